@@ -1,0 +1,150 @@
+"""EUPG: forget a person's data fast, with a privacy guarantee that is stated exactly and can be checked.
+
+The flow, one word a stage: protect → pretrain → finetune → deploy → forget.
+
+>>> from eupg import EUPG, ProbabilisticKAnonymity, Seeded, SklearnLearner, sources
+>>> data = sources.rand_hie().train
+>>> method = EUPG(ProbabilisticKAnonymity(k=30), SklearnLearner(), pretrain=2, finetune=1)
+>>> trained = method.train(data, Seeded(7))             # protect, pretrain on the release, finetune on the records
+>>> person = data.of_subjects(["125024"])
+>>> print(trained.claim_for(person.ids).sentence()[:32])
+Probabilistic k-anonymity (k=30)
+>>> trained = method.forget(trained, data.without(person.ids), Seeded(7))
+>>> trained.ids.isdisjoint(person.ids)
+True
+
+Names below are imported when first used, so that ``import eupg`` is quick and needs no framework.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eupg.data import sources
+    from eupg.data.attribute import Attribute, Categorical, Key, Listed, Missing, Numeric, Ordinal, Outside, Role
+    from eupg.data.dataset import Dataset, Examples
+    from eupg.data.schema import Schema
+    from eupg.errors import EupgError
+    from eupg.estimator import EUPGClassifier
+    from eupg.forget.eupg import EUPG
+    from eupg.forget.retrain import Retrain
+    from eupg.forget.unlearner import Trained, Unlearner
+    from eupg.learn.learner import Learner, Model
+    from eupg.learn.lightgbm_learner import LightGBMLearner
+    from eupg.learn.networks import MLP
+    from eupg.learn.sklearn_learner import SklearnLearner
+    from eupg.learn.torch_learner import TorchLearner
+    from eupg.learn.xgboost_learner import XGBoostLearner
+    from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, KAnonymous, NoGuarantee
+    from eupg.protect.kanonymity import ProbabilisticKAnonymity, effective_k
+    from eupg.protect.local_dp import LocalDP
+    from eupg.protect.mechanism import Mechanism, Unprotected
+    from eupg.protect.release import Release
+    from eupg.protect.utility import Embedding, learn_embeddings
+    from eupg.rng import Randomness, Secret, Seeded
+
+_HOMES = {
+    "eupg.data.attribute": (
+        "Attribute",
+        "Categorical",
+        "Key",
+        "Listed",
+        "Missing",
+        "Numeric",
+        "Ordinal",
+        "Outside",
+        "Role",
+    ),
+    "eupg.data.dataset": ("Dataset", "Examples"),
+    "eupg.data.schema": ("Schema",),
+    "eupg.errors": ("EupgError",),
+    "eupg.estimator": ("EUPGClassifier",),
+    "eupg.forget.eupg": ("EUPG",),
+    "eupg.forget.retrain": ("Retrain",),
+    "eupg.forget.unlearner": ("Trained", "Unlearner"),
+    "eupg.learn.learner": ("Learner", "Model"),
+    "eupg.learn.lightgbm_learner": ("LightGBMLearner",),
+    "eupg.learn.networks": ("MLP",),
+    "eupg.learn.sklearn_learner": ("SklearnLearner",),
+    "eupg.learn.torch_learner": ("TorchLearner",),
+    "eupg.learn.xgboost_learner": ("XGBoostLearner",),
+    "eupg.protect.guarantee": ("DifferentiallyPrivate", "Exact", "Guarantee", "KAnonymous", "NoGuarantee"),
+    "eupg.protect.kanonymity": ("ProbabilisticKAnonymity", "effective_k"),
+    "eupg.protect.local_dp": ("LocalDP",),
+    "eupg.protect.mechanism": ("Mechanism", "Unprotected"),
+    "eupg.protect.release": ("Release",),
+    "eupg.protect.utility": ("Embedding", "learn_embeddings"),
+    "eupg.rng": ("Randomness", "Secret", "Seeded"),
+}
+_HOME = {name: module for module, names in _HOMES.items() for name in names}
+_EXTRAS = {"torch": "torch", "safetensors": "torch", "xgboost": "xgboost", "lightgbm": "lightgbm"}
+
+__version__ = "0.1.0"
+__all__ = [  # noqa: RUF022 (sorted without regard to case)
+    "Attribute",
+    "Categorical",
+    "Dataset",
+    "DifferentiallyPrivate",
+    "Embedding",
+    "EUPG",
+    "EUPGClassifier",
+    "EupgError",
+    "Exact",
+    "Examples",
+    "Guarantee",
+    "KAnonymous",
+    "Key",
+    "Learner",
+    "LightGBMLearner",
+    "Listed",
+    "LocalDP",
+    "MLP",
+    "Mechanism",
+    "Missing",
+    "Model",
+    "NoGuarantee",
+    "Numeric",
+    "Ordinal",
+    "Outside",
+    "ProbabilisticKAnonymity",
+    "Randomness",
+    "Release",
+    "Retrain",
+    "Role",
+    "Schema",
+    "Secret",
+    "Seeded",
+    "SklearnLearner",
+    "TorchLearner",
+    "Trained",
+    "Unlearner",
+    "Unprotected",
+    "XGBoostLearner",
+    "effective_k",
+    "learn_embeddings",
+    "sources",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first asked for, and name the extra to install if its framework is absent."""
+    if name == "sources":
+        return importlib.import_module("eupg.data.sources")
+    if name not in _HOME:
+        raise AttributeError(f"module 'eupg' has no attribute {name!r}")
+    try:
+        return getattr(importlib.import_module(_HOME[name]), name)
+    except ModuleNotFoundError as error:
+        extra = _EXTRAS.get((error.name or "").split(".")[0])
+        if extra is None:
+            raise
+        from eupg.errors import MissingFramework
+
+        raise MissingFramework(f"{name} needs {error.name}: pip install 'eupg[{extra}]'") from error
+
+
+def __dir__() -> list[str]:
+    """List the public names."""
+    return sorted([*globals(), *__all__])

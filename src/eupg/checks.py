@@ -1,0 +1,208 @@
+"""Contract suites: what every mechanism, learner and unlearner must do, for this library's own and for yours.
+
+Each function runs the implementation on records you pass and raises :class:`ContractViolation` with a sentence on what
+is wrong. They are made for tests of plug-ins::
+
+    from eupg.checks import check_learner
+    check_learner(MyLearner(), data, tmp_path)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eupg.data.attribute import Listed, Numeric
+from eupg.data.dataset import Dataset, Examples, Matrix
+from eupg.errors import DataError, ModelFileError, NothingRetained, ParameterError, UnknownRecord
+from eupg.forget.unlearner import Trained, Unlearner
+from eupg.learn.learner import Learner, Model
+from eupg.protect.mechanism import Mechanism
+from eupg.protect.release import Release
+from eupg.rng import Secret, Seeded
+
+
+class ContractViolation(AssertionError):
+    """An implementation does not keep the contract of its protocol."""
+
+
+def check_mechanism(mechanism: Mechanism, data: Dataset) -> None:
+    """Check claim, shape, shuffling, repeatability and honesty about seeds; ``data`` needs 100 rows, both classes."""
+    before = _fingerprint(data)
+    claim = mechanism.guarantee(data.schema)
+    _require(claim == mechanism.guarantee(data.schema), "the guarantee of a schema must always be the same")
+    first, second = (mechanism.protect(data, Seeded(1)) for _ in range(2))
+    _require(_fingerprint(data) == before, "protect must leave the records untouched")
+    _require(_same(first.X, second.X) and _same(first.y, second.y), "the same seed must give the same release")
+    _require(first.guarantee == replace(claim, seeded=True), "a seeded release must carry the claim, marked seeded")
+    other = mechanism.protect(data, Seeded(2))
+    _require(not (_same(first.X, other.X) and _same(first.y, other.y)), "another seed must give another release")
+    real = [mechanism.protect(data, Secret()) for _ in range(2)]
+    _require(not _same(real[0].X, real[1].X), "without a seed two releases must differ")
+    _require(all(r.guarantee == claim for r in real), "an unseeded release must carry the claim as stated before")
+    _check_release(first, data)
+    _expect_refusal(lambda: mechanism.protect(data.select(np.zeros(len(data), dtype=bool)), Seeded(1)), DataError)
+    one = np.arange(len(data)) < 1
+    with contextlib.suppress(DataError):
+        _check_release(mechanism.protect(data.select(one), Seeded(1)), None)
+
+
+def _check_release(release: Release, data: Dataset | None) -> None:
+    _require(not hasattr(release, "ids") and not hasattr(release, "subjects"), "a release must not name anyone")
+    _require(not release.schema.identifiers and release.schema.subject is None, "a release's schema names nobody")
+    for j, attribute in enumerate(release.schema.features):
+        values = release.X[~np.isnan(release.X[:, j]), j]
+        if isinstance(attribute, Numeric):
+            inside = ((values >= attribute.lower) & (values <= attribute.upper)).all()
+        else:
+            assert isinstance(attribute, Listed)
+            inside = np.isin(values, np.arange(len(attribute.categories))).all()
+        _require(bool(inside), f"released values of {attribute.name!r} must lie inside the schema")
+    if data is not None and len(release) == len(data):
+        _require(not _same(release.y, data.y), "rows must be shuffled: the labels are still in the records' order")
+
+
+def check_learner(learner: Learner, examples: Examples, folder: Path, *, effort: int = 2) -> None:
+    """Check probabilities, repeatability, warm starts and files; ``examples`` needs a few hundred rows."""
+    X, y = examples.X.copy(), examples.y.copy()
+
+    def fit(seed: int, start: Model | None = None) -> Model:
+        return learner.fit(examples, effort=effort, rng=np.random.default_rng(seed), start=start)
+
+    model = fit(1)
+    first = model.predict_proba(X)
+    _require(first.shape == (len(X), examples.schema.classes), "one probability per row and class")
+    _require(bool(np.allclose(first.sum(axis=1), 1, atol=1e-9)), "probabilities of a row must sum to one")
+    _require(bool((first >= 0).all()), "probabilities must not be negative")
+    _require(_same(first, fit(1).predict_proba(X)), "the same seed must give the same model")
+    _require(model.predict_proba(X[:0]).shape == (0, examples.schema.classes), "no rows must give no predictions")
+    _require(_same(X, examples.X) and _same(y, examples.y), "fit must leave the examples untouched")
+    _check_file(learner, model, X, folder)
+    if learner.warm_starts:
+        further = fit(2, start=model).predict_proba(X)
+        _require(_same(first, model.predict_proba(X)), "going on from a model must leave that model untouched")
+        _require(not _same(further, fit(2).predict_proba(X)), "a warm start must make a difference")
+        _require(not _same(further, first), "more effort must change the model")
+    else:
+        _expect_refusal(lambda: fit(2, start=model), ParameterError)
+    for wrong in (0, -1, True):
+        _expect_refusal(lambda: learner.fit(examples, effort=wrong, rng=np.random.default_rng(1)), ParameterError)  # noqa: B023
+    _expect_refusal(
+        lambda: learner.fit(_Rows(examples, 0), effort=effort, rng=np.random.default_rng(1)), NothingRetained
+    )
+    try:
+        one = learner.fit(_Rows(examples, 1), effort=effort, rng=np.random.default_rng(1))
+        _require(bool(np.isfinite(one.predict_proba(X)).all()), "a model of one row must still predict")
+    except DataError:
+        pass
+
+
+def _check_file(learner: Learner, model: Model, X: Matrix, folder: Path) -> None:
+    path = folder / "model"
+    learner.save(model, path)
+    again = learner.load(path).predict_proba(X)
+    _require(_same(model.predict_proba(X), again), "a loaded model must predict exactly what the saved one did")
+    content = path.read_bytes()
+    for damaged in (b"", b"not a model", content[: len(content) // 2]):
+        path.write_bytes(damaged)
+        _expect_refusal(lambda: learner.load(path), ModelFileError)
+    path.write_bytes(b"\x80\x04\x95" + content)
+    _expect_refusal(lambda: learner.load(path), ModelFileError)
+
+
+def check_unlearner(unlearner: Unlearner, data: Dataset) -> None:
+    """Check that what is forgotten is gone, that requests accumulate, and that odd requests get a defined answer."""
+    # Ids that no category or column can be mistaken for.
+    data = replace(data, ids=np.char.add("record ", data.ids))
+    before, rng = _fingerprint(data), Seeded(1)
+    trained = unlearner.train(data, rng)
+    a, b = data.ids[:5].tolist(), data.ids[5:12].tolist()
+    without_a, without_both = data.without(a), data.without([*a, *b])
+    after = unlearner.forget(trained, without_a, rng)
+    _require(_fingerprint(data) == before, "training and forgetting must leave the records untouched")
+    _require(after.ids <= set(without_a.ids.tolist()), "the new model must be fitted on retained records alone")
+    _require(not set(a) & names_reachable_from(after), "no forgotten id may be reachable from the result")
+    one_by_one = unlearner.forget(after, without_both, rng).model.predict_proba(data.X)
+    at_once = unlearner.forget(trained, without_both, rng).model.predict_proba(data.X)
+    _require(_same(one_by_one, at_once), "forgetting A, then B must equal forgetting both")
+    again = unlearner.forget(unlearner.train(data, rng), without_a, rng)
+    _require(_same(after.model.predict_proba(data.X), again.model.predict_proba(data.X)), "the same seed, same result")
+    _require(unlearner.forget(trained, data, rng).model is trained.model, "forgetting nothing must change nothing")
+    _expect_refusal(lambda: unlearner.forget(after, data, rng), UnknownRecord)
+    _expect_refusal(lambda: trained.claim_for(["no such record"]), UnknownRecord)
+    _expect_refusal(lambda: after.claim_for(a), UnknownRecord)
+    everyone = data.select(np.zeros(len(data), dtype=bool))
+    try:
+        left = unlearner.forget(trained, everyone, rng)
+        _require(not left.ids and not left.kept, "forgetting everyone must leave no id")
+    except NothingRetained:
+        pass
+    _check_added(unlearner, after, without_a, data)
+
+
+def _check_added(unlearner: Unlearner, trained: Trained, known: Dataset, data: Dataset) -> None:
+    new = replace(data.select(np.arange(len(data)) < 3), ids=np.array(["new-1", "new-2", "new-3"]))
+    grown = unlearner.update(trained, known.plus(new), Seeded(1))
+    _require(grown.claim_for(new.ids).notion == "exact", "forgetting records added later must be exact")
+    shrunk = unlearner.forget(grown, known, Seeded(1))
+    same = _same(shrunk.model.predict_proba(data.X), trained.model.predict_proba(data.X))
+    _require(same, "adding records and forgetting them again must lead back to the same model")
+
+
+def names_reachable_from(thing: object) -> set[str]:
+    """Return every text that can be reached from an object, through containers, attributes and arrays."""
+    seen: set[int] = set()
+    found: set[str] = set()
+    todo: list[Any] = [thing]
+    while todo:
+        item = todo.pop()
+        if id(item) in seen or isinstance(item, type) or type(item).__name__ in ("module", "function"):
+            continue
+        seen.add(id(item))
+        if isinstance(item, str):
+            found.add(item)
+        elif isinstance(item, np.ndarray) and item.dtype.kind in "UO":
+            found.update(map(str, item.ravel().tolist()))
+        else:
+            todo.extend(_parts(item))
+    return found
+
+
+def _parts(item: object) -> Iterator[Any]:
+    yield from gc.get_referents(item)
+    yield from getattr(item, "__dict__", {}).values()
+
+
+class _Rows:
+    """The first rows of some examples."""
+
+    def __init__(self, examples: Examples, rows: int) -> None:
+        self.schema, self.X, self.y = examples.schema, examples.X[:rows], examples.y[:rows]
+
+
+def _require(holds: bool, sentence: str) -> None:
+    if not holds:
+        raise ContractViolation(sentence)
+
+
+def _expect_refusal(call: Any, error: type[Exception]) -> None:
+    try:
+        call()
+    except error as refusal:
+        _require(len(str(refusal)) > 20, f"{error.__name__} must say what to do, got {str(refusal)!r}")
+        return
+    raise ContractViolation(f"expected {error.__name__}, nothing was raised")
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
+
+
+def _fingerprint(data: Dataset) -> tuple[bytes, ...]:
+    return (data.X.tobytes(), data.y.tobytes(), data.ids.tobytes(), data.subjects.tobytes())

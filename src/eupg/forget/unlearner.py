@@ -1,0 +1,94 @@
+"""The protocol every unlearning method follows, and what it hands over.
+
+``forget`` is given the records that may be kept and never the ones to forget: what it cannot see it cannot use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from eupg.data.dataset import Dataset, RecordId
+from eupg.errors import NothingRetained, UnknownRecord
+from eupg.learn.learner import Model
+from eupg.protect.guarantee import Exact, Guarantee
+from eupg.rng import Randomness
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A served model, and what may be said about records it does not hold.
+
+    Parameters
+    ----------
+    model
+        What is served.
+    ids
+        The records this model was fitted on directly.
+    kept
+        Every record it may be fitted on; those that are in no ``ids`` were never seen raw.
+    released
+        Of the kept records, those that had a part in the release behind the base model.
+    claim
+        What holds for one record of the release once it is not in ``ids``.
+    memory
+        Private to the unlearner that wrote it.
+    """
+
+    model: Model
+    ids: frozenset[RecordId]
+    kept: frozenset[RecordId]
+    released: frozenset[RecordId]
+    claim: Guarantee
+    memory: object
+
+    def claim_for(self, records: Iterable[RecordId]) -> Guarantee:
+        """Return what will hold for the person these records belong to, once all of them are forgotten.
+
+        Records that were never in the release leave nothing behind; each one that was counts for the group.
+        """
+        wanted = {str(r) for r in records}
+        unknown = wanted - self.kept
+        if unknown or not wanted:
+            raise UnknownRecord(
+                f"{len(unknown)} of {len(wanted)} records are not kept here: "
+                "never there, or already forgotten; ask for the claim before forgetting"
+            )
+        touched = len(wanted & self.released)
+        return self.claim.for_person(touched) if touched else Exact(caveats=self.claim.caveats)
+
+
+@runtime_checkable
+class Unlearner(Protocol):
+    """Trains a model that can forget."""
+
+    def train(self, data: Dataset, rng: Randomness) -> Trained:
+        """Train on all records."""
+
+    def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
+        """Return a model for the retained records alone; the forgotten ids are ``trained.ids − retained.ids``.
+
+        Where the served model was fitted on none of the forgotten records, there is nothing to undo and it stays.
+        """
+
+    def update(self, trained: Trained, data: Dataset, rng: Randomness) -> Trained:
+        """Return a model for these records, some of which may be new since the release."""
+
+
+def kept_ids(trained: Trained, retained: Dataset) -> frozenset[RecordId]:
+    """Return the retained ids; a record that the model never knew is an error, since forgetting adds nothing."""
+    ids = frozenset(retained.ids.tolist())
+    unknown = ids - trained.kept
+    if unknown:
+        raise UnknownRecord(
+            f"{len(unknown)} retained records are not known to this model, first {min(unknown)!r}: "
+            "to add records call update; to forget pass a part of the records it was trained on"
+        )
+    return ids
+
+
+def require_records(data: Dataset) -> None:
+    """Refuse an empty table."""
+    if not len(data):
+        raise NothingRetained("no record is left to train on: keep at least one, or retire the model")

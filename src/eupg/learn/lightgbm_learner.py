@@ -1,0 +1,119 @@
+"""LightGBM: pre-train some trees, then go on with more trees."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+
+from eupg.data.attribute import Categorical
+from eupg.data.dataset import Examples, Matrix
+from eupg.data.schema import Schema
+from eupg.data.score import Probabilities
+from eupg.errors import ParameterError
+from eupg.learn.envelope import read_model, write_model
+from eupg.learn.learner import Model, both_classes, check_fit
+
+_FORMAT = "eupg-lightgbm-1"
+
+
+@dataclass(frozen=True, eq=False)
+class LightGBMModel:
+    """A boosted ensemble; the schema's coding is its input as it is."""
+
+    booster: lgb.Booster
+    schema: Schema
+
+    def predict_proba(self, X: Matrix) -> Probabilities:
+        """Return the ensemble's probabilities."""
+        if not len(X):
+            return np.empty((0, self.schema.classes))
+        out = np.asarray(self.booster.predict(X))
+        return both_classes(out) if self.schema.classes == 2 else out / out.sum(axis=1, keepdims=True)
+
+
+@dataclass(frozen=True)
+class LightGBMLearner:
+    """Boost trees leaf by leaf; effort counts trees (per class, for more than two classes).
+
+    Parameters
+    ----------
+    leaves, learning_rate, reg_lambda, least_records
+        Leaves a tree, step size, L2 penalty on leaf values, smallest number of records in a leaf.
+    threads
+        CPU threads; 0 takes all.
+    """
+
+    leaves: int = 31
+    learning_rate: float = 0.1
+    reg_lambda: float = 5.0
+    least_records: int = 20
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.leaves < 2 or self.learning_rate <= 0 or self.reg_lambda < 0 or self.least_records < 1:
+            raise ParameterError("leaves must be at least 2, learning_rate and least_records positive")
+
+    @property
+    def warm_starts(self) -> bool:
+        """An ensemble goes on with further trees."""
+        return True
+
+    def fit(
+        self, examples: Examples, *, effort: int, rng: np.random.Generator, start: Model | None = None
+    ) -> LightGBMModel:
+        """Add ``effort`` trees to nothing, or to the given ensemble."""
+        check_fit(examples, effort)
+        schema = examples.schema
+        parameters = self._parameters(schema, rng)
+        before = None
+        if start is not None:
+            # LightGBM writes into the ensemble it goes on from, so it gets a copy.
+            before = lgb.Booster(model_str=_own(start).booster.model_to_string())
+        matrix = lgb.Dataset(
+            examples.X,
+            label=examples.y,
+            params=parameters,
+            feature_name=[f"f{j}" for j in range(len(schema.features))],
+            categorical_feature=[j for j, a in enumerate(schema.features) if isinstance(a, Categorical)],
+        )
+        booster = lgb.train(parameters, matrix, effort, init_model=before)
+        return LightGBMModel(booster, schema)
+
+    def _parameters(self, schema: Schema, rng: np.random.Generator) -> dict[str, Any]:
+        objective: dict[str, Any] = {"objective": "binary"}
+        if schema.classes > 2:
+            objective = {"objective": "multiclass", "num_class": schema.classes}
+        return objective | {
+            "num_leaves": self.leaves,
+            "learning_rate": self.learning_rate,
+            "lambda_l2": self.reg_lambda,
+            "min_data_in_leaf": self.least_records,
+            "num_threads": self.threads,
+            "seed": int(rng.integers(2**31)),
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+    def save(self, model: Model, path: Path) -> None:
+        """Write the ensemble as LightGBM's text."""
+        own = _own(model)
+        write_model(path, _FORMAT, own.schema, own.booster.model_to_string().encode())
+
+    def load(self, path: Path) -> LightGBMModel:
+        """Read an ensemble back."""
+        schema, _, payload = read_model(path, _FORMAT)
+        booster = lgb.Booster(model_str=payload.decode())
+        return LightGBMModel(booster, schema)
+
+
+def _own(model: Model) -> LightGBMModel:
+    if not isinstance(model, LightGBMModel):
+        raise ParameterError(
+            f"expected a model of LightGBMLearner, got {type(model).__name__}: use one learner throughout"
+        )
+    return model

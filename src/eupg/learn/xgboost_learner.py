@@ -1,0 +1,120 @@
+"""XGBoost: pre-train some trees, then go on with more trees, or refresh the leaves of those there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xgboost as xgb
+
+from eupg.data.attribute import Categorical
+from eupg.data.dataset import Examples, Matrix
+from eupg.data.schema import Schema
+from eupg.data.score import Probabilities
+from eupg.errors import ParameterError
+from eupg.learn.envelope import read_model, write_model
+from eupg.learn.learner import Model, both_classes, check_fit
+
+_FORMAT = "eupg-xgboost-1"
+
+
+@dataclass(frozen=True, eq=False)
+class XGBoostModel:
+    """A boosted ensemble; the schema's coding is its input as it is."""
+
+    booster: xgb.Booster
+    schema: Schema
+
+    def predict_proba(self, X: Matrix) -> Probabilities:
+        """Return the ensemble's probabilities."""
+        if not len(X):
+            return np.empty((0, self.schema.classes))
+        out = np.asarray(self.booster.predict(_matrix(self.schema, X)), dtype=np.float64)
+        if self.schema.classes == 2:
+            return both_classes(out)
+        return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class XGBoostLearner:
+    """Boost trees with the paper's settings; effort counts trees (per class, for more than two classes).
+
+    Parameters
+    ----------
+    max_depth, learning_rate, reg_lambda
+        As in the paper's table of hyper-parameters.
+    refresh_leaves
+        When going on from a model, first give the leaves of its trees new values from the new examples.
+    threads
+        CPU threads; 0 takes all.
+    """
+
+    max_depth: int = 7
+    learning_rate: float = 0.5
+    reg_lambda: float = 5.0
+    refresh_leaves: bool = False
+    threads: int = 0
+
+    def __post_init__(self) -> None:
+        if self.max_depth < 1 or self.learning_rate <= 0 or self.reg_lambda < 0 or self.threads < 0:
+            raise ParameterError("max_depth and learning_rate must be positive; reg_lambda and threads not negative")
+
+    @property
+    def warm_starts(self) -> bool:
+        """An ensemble goes on with further trees."""
+        return True
+
+    def fit(
+        self, examples: Examples, *, effort: int, rng: np.random.Generator, start: Model | None = None
+    ) -> XGBoostModel:
+        """Add ``effort`` trees to nothing, or to the given ensemble."""
+        check_fit(examples, effort)
+        matrix = _matrix(examples.schema, examples.X, examples.y)
+        parameters = self._parameters(examples.schema, rng)
+        before = _own(start).booster if start is not None else None
+        if before is not None and self.refresh_leaves:
+            update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
+            before = xgb.train(parameters | update, matrix, before.num_boosted_rounds(), xgb_model=before)
+        booster = xgb.train(parameters, matrix, effort, xgb_model=before)
+        return XGBoostModel(booster, examples.schema)
+
+    def _parameters(self, schema: Schema, rng: np.random.Generator) -> dict[str, Any]:
+        objective: dict[str, Any] = {"objective": "binary:logistic"}
+        if schema.classes > 2:
+            objective = {"objective": "multi:softprob", "num_class": schema.classes}
+        return objective | {
+            "max_depth": self.max_depth,
+            "eta": self.learning_rate,
+            "lambda": self.reg_lambda,
+            "tree_method": "hist",
+            "nthread": self.threads,
+            "seed": int(rng.integers(2**31)),
+            "verbosity": 0,
+        }
+
+    def save(self, model: Model, path: Path) -> None:
+        """Write the ensemble as UBJSON."""
+        own = _own(model)
+        write_model(path, _FORMAT, own.schema, bytes(own.booster.save_raw("ubj")))
+
+    def load(self, path: Path) -> XGBoostModel:
+        """Read an ensemble back."""
+        schema, _, payload = read_model(path, _FORMAT)
+        booster = xgb.Booster({"nthread": self.threads})
+        booster.load_model(bytearray(payload))
+        return XGBoostModel(booster, schema)
+
+
+def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:
+    kinds = ["c" if isinstance(a, Categorical) else "q" for a in schema.features]
+    return xgb.DMatrix(X, label=y, feature_types=kinds, enable_categorical=True)
+
+
+def _own(model: Model) -> XGBoostModel:
+    if not isinstance(model, XGBoostModel):
+        raise ParameterError(
+            f"expected a model of XGBoostLearner, got {type(model).__name__}: use one learner throughout"
+        )
+    return model

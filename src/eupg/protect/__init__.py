@@ -1,0 +1,1 @@
+"""Stage 1, protect: records become a release whose guarantee survives any later computation."""

@@ -1,0 +1,140 @@
+"""Probabilistic k-anonymity: attributes permuted inside groups of k similar records.
+
+Records are grouped by MDAV on all quasi-identifiers; inside each group every quasi-identifier is permuted on its own,
+uniformly and independently (paper, section 4.1 and "Privacy guarantees"). Whole attributes move, never single dummy
+columns. Confidential attributes and the label stay where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.data.attribute import Categorical, Role
+from eupg.data.dataset import Dataset, Matrix
+from eupg.data.schema import Schema
+from eupg.errors import DataError, ParameterError
+from eupg.protect.guarantee import KAnonymous
+from eupg.protect.mdav import mdav
+from eupg.protect.release import Release
+from eupg.rng import Randomness
+
+Groups = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ProbabilisticKAnonymity:
+    """Permute each quasi-identifier inside groups of at least ``k`` similar records.
+
+    Parameters
+    ----------
+    k
+        Smallest group. A record is linked to its released row with probability at most 1/k.
+    """
+
+    k: int = 30
+
+    def __post_init__(self) -> None:
+        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
+            raise ParameterError(f"k must be a whole number of at least 2, got {self.k!r}")
+
+    def guarantee(self, schema: Schema) -> KAnonymous:
+        """Return the claim: linking by the permuted attributes succeeds with probability at most 1/k."""
+        permuted = tuple(schema.features[j].name for j in _permuted(schema))
+        return KAnonymous(
+            k=int(self.k),
+            covers=permuted,
+            leaves_open=tuple(a.name for a in (*schema.features, schema.label) if a.name not in permuted),
+            caveats=schema.caveats,
+        )
+
+    def groups(self, data: Dataset) -> Groups:
+        """Return the group of each record; the same records always fall into the same groups."""
+        if len(data) < self.k:
+            raise DataError(
+                f"k={self.k} needs at least {self.k} records, got {len(data)}: lower k or protect more records together"
+            )
+        return mdav(_geometry(data), int(self.k))
+
+    def protect(self, data: Dataset, rng: Randomness) -> Release:
+        """Group, permute every quasi-identifier inside its group, and shuffle the rows."""
+        claim = self.guarantee(data.schema)
+        groups = self.groups(data)
+        X = data.X.copy()
+        for j in _permuted(data.schema):
+            X[:, j] = X[rng.stage(data.schema.features[j].name).permutation_within(groups), j]
+        return Release.shuffled(data, X, data.y, claim, rng)
+
+
+@dataclass(frozen=True)
+class EffectiveK:
+    """How many forgotten people hide together, against someone who knows every retained record.
+
+    Such an adversary subtracts the retained group-mates from a group, and what is left belongs to the forgotten ones.
+    """
+
+    minimum: int
+    median: float
+    alone: float
+
+    def __str__(self) -> str:
+        """Say it in words."""
+        if self.alone == 1:
+            return (
+                "the effective k is 1 against someone who knows every retained record: they can subtract the "
+                "group-mates from the release and rebuild what is forgotten"
+            )
+        return (
+            f"against someone who knows all retained records, the forgotten hide among {self.median:g} "
+            f"(median; minimum {self.minimum}), and {self.alone:.0%} of them stand alone"
+        )
+
+
+def effective_k(groups: Groups, forgotten: NDArray[np.bool_], subjects: NDArray[np.str_]) -> EffectiveK:
+    """Count the forgotten people in the group of each forgotten record; one person's records count once."""
+    if not forgotten.any():
+        raise DataError("no record is forgotten, so there is no effective k to report")
+    pairs = np.unique(np.stack([groups[forgotten].astype(np.str_), subjects[forgotten]]), axis=1)
+    names, people = np.unique(pairs[0], return_counts=True)
+    each = people[np.searchsorted(names, groups[forgotten].astype(np.str_))]
+    return EffectiveK(int(each.min()), float(np.median(each)), float((each == 1).mean()))
+
+
+def constant_share(data: Dataset, groups: Groups) -> dict[str, float]:
+    """Return, per quasi-identifier, the share of groups that hold one value only: there a permutation does nothing."""
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
+    shares = {}
+    for j in _permuted(data.schema):
+        column = np.nan_to_num(data.X[order, j], nan=-np.inf)
+        same = np.maximum.reduceat(column, starts) == np.minimum.reduceat(column, starts)
+        shares[data.schema.features[j].name] = float(same.mean())
+    return shares
+
+
+def _permuted(schema: Schema) -> list[int]:
+    chosen = [j for j, a in enumerate(schema.features) if a.role is Role.QUASI_IDENTIFIER]
+    if not chosen:
+        raise DataError("no attribute is a quasi-identifier, so there is nothing to permute: set roles in the schema")
+    return chosen
+
+
+def _geometry(data: Dataset) -> Matrix:
+    """Place quasi-identifiers in Euclidean space: z-scores, and one-hot/√2 so that two categories are 1 apart."""
+    columns: list[Matrix] = []
+    for j in _permuted(data.schema):
+        attribute, values = data.schema.features[j], data.X[:, j]
+        missing = np.isnan(values)
+        if isinstance(attribute, Categorical):
+            codes = np.where(missing, len(attribute.categories), values).astype(np.int64)
+            present, codes = np.unique(codes, return_inverse=True)
+            columns.append(np.eye(len(present))[codes] / np.sqrt(2))
+            continue
+        known = values[~missing]
+        mean, spread = (known.mean(), known.std()) if len(known) else (0.0, 0.0)
+        columns.append(((np.where(missing, mean, values) - mean) / (spread or 1.0))[:, None])
+        if missing.any():
+            columns.append(missing[:, None].astype(np.float64))
+    return np.ascontiguousarray(np.hstack(columns))

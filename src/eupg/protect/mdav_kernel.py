@@ -1,0 +1,299 @@
+"""The compiled loop of MDAV: an exact search that skips blocks of rows it can prove irrelevant.
+
+Rows without a group lie in blocks of near neighbours. Each block knows its bounding box and how far it reaches from a
+fixed origin; from these follow bounds on the distance between a point and any row of the block, and a block is measured
+only where its bound leaves the answer open. Distances are summed in the order of the dimensions, without fused
+operations, so a row's distance is the same number wherever the row lies: bounds and blocks change the time, never the
+groups. Importing this module imports Numba; the first call compiles, later processes load the result from a cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_HUGE = float(np.finfo(np.float64).max)
+# Far above the rounding error of a bound, far below any difference that matters.
+_SLACK = 1e-10
+# The promising blocks first: what they hold tightens the limit before the doubtful ones are looked at.
+_SHARES = (0.0, 0.5, 1.0)
+# Half the time to compile goes into entry points from Python and C, which inner functions do not need.
+_INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+
+
+class Blocks(NamedTuple):
+    """Rows without a group, in blocks of ``width`` places of which the first ``filled`` are taken."""
+
+    values: NDArray[np.floating[Any]]  # (blocks, dimensions, width)
+    rows: Integers  # (blocks, width)
+    filled: Integers  # (blocks,)
+    place: Integers  # (all rows,): block times width, plus position in the block
+    low: Floats  # (dimensions, blocks)
+    high: Floats  # (dimensions, blocks)
+    radius: Floats  # (blocks, width): distance from the origin
+    reach: Floats  # (blocks,): the largest of them
+    origin: Floats  # (dimensions,)
+    total: Floats  # (2, dimensions): the sum of all rows, and what rounding took from it
+
+
+class Search(NamedTuple):
+    """The point searched from, and working memory."""
+
+    point: Floats  # (dimensions,)
+    bound: Floats  # (blocks,)
+    distance: Floats  # (blocks, width), squared
+    measured: NDArray[np.bool_]  # (blocks,): whether ``distance`` is known for this point
+    worst: Floats  # (k,): a max-heap of the k smallest distances so far
+    group: Integers  # (k,): the rows they belong to
+
+
+def _inner(function: Function) -> Function:
+    """Compile for use by other compiled functions only."""
+    return cast(Function, njit(**_INNER)(function))
+
+
+def _inner_without_nan(function: Function) -> Function:
+    """Compile likewise, promising that no value is NaN: only then are minima and maxima vectorised."""
+    return cast(Function, njit(fastmath={"nnan", "nsz"}, **_INNER)(function))
+
+
+def _entry(function: Function) -> Function:
+    """Compile for use from Python, and keep the result on disk where that is possible."""
+    try:
+        return cast(Function, njit(error_model="numpy", nogil=True, cache=True)(function))
+    except RuntimeError:  # no folder can be written to: every process compiles for itself
+        return cast(Function, njit(error_model="numpy", nogil=True)(function))
+
+
+def pack(X: NDArray[np.floating[Any]], order: Integers, width: int) -> Blocks:
+    """Copy the rows named in ``order`` into blocks; neighbours in the order become neighbours in a block."""
+    size, (n, d) = -(-order.size // width), X.shape
+    rows = np.resize(order, (size, width))
+    filled = np.full(size, width)
+    filled[-1] -= size * width - order.size
+    place = np.zeros(n, np.int64)
+    place[order] = np.arange(order.size)
+    values = np.ascontiguousarray(X[rows].transpose(0, 2, 1))
+    # Any origin gives valid bounds; one near the centroid gives tight ones.
+    origin = values.mean(axis=(0, 2), dtype=np.float64)
+    radius = np.sqrt(((values - origin[:, None]) ** 2).sum(axis=1))
+    low, high, reach = np.empty((d, size)), np.empty((d, size)), np.empty(size)
+    return Blocks(values, rows, filled, place, low, high, radius, reach, origin, np.zeros((2, d)))
+
+
+def new_search(blocks: Blocks, k: int) -> Search:
+    """Reserve the working memory to search these blocks for groups of k."""
+    size, d, width = blocks.values.shape
+    return Search(
+        np.empty(d),
+        np.empty(size),
+        np.empty((size, width)),
+        np.zeros(size, np.bool_),
+        np.empty(k),
+        np.empty(k, np.int64),
+    )
+
+
+@_inner
+def _add(total: Floats, j: int, x: float) -> None:
+    """Add to a sum without losing what rounding takes away (Knuth's two-sum): the centroid never drifts."""
+    before = total[0, j]
+    after = before + x
+    share = after - before
+    total[1, j] += (before - (after - share)) + (x - share)
+    total[0, j] = after
+
+
+@_inner
+def _replace_worst(worst: Floats, group: Integers, distance: float, row: int) -> None:
+    """Put a nearer row in the place of the heap's top; of two rows at one distance the higher index is worse."""
+    at = 0
+    while 2 * at + 1 < worst.size:
+        child = 2 * at + 1
+        other = child + 1
+        if other < worst.size and (
+            worst[other] > worst[child] or (worst[other] == worst[child] and group[other] > group[child])
+        ):
+            child = other
+        if worst[child] < distance or (worst[child] == distance and group[child] < row):
+            break
+        worst[at], group[at] = worst[child], group[child]
+        at = child
+    worst[at], group[at] = distance, row
+
+
+@_inner
+def _measure(blocks: Blocks, search: Search, b: int) -> None:
+    """Make sure that the squared distances from the point to one block are known."""
+    values, distance, filled = blocks.values, search.distance, blocks.filled[b]
+    if search.measured[b]:
+        return
+    search.measured[b] = True
+    for i in range(filled):
+        distance[b, i] = 0.0
+    for j in range(search.point.size):
+        for i in range(filled):
+            offset = values[b, j, i] - search.point[j]
+            distance[b, i] += offset * offset
+
+
+@_inner_without_nan
+def _refresh(blocks: Blocks, b: int) -> None:
+    """Recompute what bounds the distances to one block."""
+    filled = blocks.filled[b]
+    for j in range(blocks.origin.size):
+        low, high = np.inf, -np.inf
+        for i in range(filled):
+            low = min(low, blocks.values[b, j, i])
+            high = max(high, blocks.values[b, j, i])
+        blocks.low[j, b] = low
+        blocks.high[j, b] = high
+    reach = 0.0
+    for i in range(filled):
+        reach = max(reach, blocks.radius[b, i])
+    blocks.reach[b] = reach
+
+
+@_inner
+def _bound_above(blocks: Blocks, search: Search) -> float:
+    """Bound the squared distance from the point to each block from above; return the largest bound.
+
+    With x and p relative to the origin, |x−p|² = |x|² + |p|² − 2x·p, where |x| is at most the block's reach and its box
+    bounds x·p.
+    """
+    bound, reach, square = search.bound, blocks.reach, 0.0
+    for b in range(bound.size):
+        bound[b] = 0.0
+    for j in range(search.point.size):
+        origin = blocks.origin[j]
+        p = search.point[j] - origin
+        square += p * p
+        for b in range(bound.size):
+            bound[b] += min((blocks.low[j, b] - origin) * p, (blocks.high[j, b] - origin) * p)
+    radius, top = np.sqrt(square), -np.inf
+    for b in range(bound.size):
+        triangle = (reach[b] + radius) ** 2
+        bound[b] = min(reach[b] ** 2 + square - 2.0 * bound[b], triangle) + _SLACK * triangle
+        if blocks.filled[b] == 0:
+            bound[b] = -np.inf
+        top = max(top, bound[b])
+    return top
+
+
+@_inner
+def _farthest(blocks: Blocks, search: Search) -> int:
+    """Find the row farthest from the point; of several, the one with the lowest index."""
+    bound, distance, rows = search.bound, search.distance, blocks.rows
+    top = _bound_above(blocks, search)
+    best, winner = -1.0, -1
+    for share in _SHARES:
+        limit = top - share * (top - best)
+        for b in range(bound.size):
+            if bound[b] < limit or bound[b] < best:
+                continue
+            bound[b] = -np.inf  # seen
+            _measure(blocks, search, b)
+            for i in range(blocks.filled[b]):
+                if distance[b, i] > best or (distance[b, i] == best and rows[b, i] < winner):
+                    best, winner = distance[b, i], rows[b, i]
+    return winner
+
+
+@_inner
+def _bound_below(blocks: Blocks, search: Search) -> None:
+    """Bound the squared distance from the point to each block from below: the distance to its box.
+
+    Rounding is monotone, and these are the operations of ``_measure`` in their order, so no slack is needed.
+    """
+    bound = search.bound
+    for b in range(bound.size):
+        bound[b] = 0.0 if blocks.filled[b] > 0 else np.inf
+    for j in range(search.point.size):
+        p = search.point[j]
+        for b in range(bound.size):
+            gap = max(blocks.low[j, b] - p, p - blocks.high[j, b], 0.0)
+            bound[b] += gap * gap
+
+
+@_inner
+def _nearest(blocks: Blocks, search: Search) -> None:
+    """Gather the k rows nearest to the point in ``search.group``; ties at the k-th place go to the lowest index."""
+    bound, distance, rows = search.bound, search.distance, blocks.rows
+    worst, group = search.worst, search.group
+    _bound_below(blocks, search)
+    for i in range(worst.size):
+        worst[i], group[i] = _HUGE, blocks.place.size
+    for share in _SHARES:
+        for b in range(bound.size):
+            if bound[b] > share * worst[0]:
+                continue
+            bound[b] = np.inf  # seen
+            _measure(blocks, search, b)
+            # Counting is vectorised where comparing one by one is not, and most blocks hold nothing near.
+            near = 0
+            for i in range(blocks.filled[b]):
+                near += distance[b, i] <= worst[0]
+            if near == 0:
+                continue
+            for i in range(blocks.filled[b]):
+                if distance[b, i] < worst[0] or (distance[b, i] == worst[0] and rows[b, i] < group[0]):
+                    _replace_worst(worst, group, distance[b, i], rows[b, i])
+
+
+@_inner
+def _take(blocks: Blocks, search: Search, labels: Integers, label: int) -> None:
+    """Give the rows in ``search.group`` their label and remove them from their blocks."""
+    values, rows, place = blocks.values, blocks.rows, blocks.place
+    width = rows.shape[1]
+    for row in search.group:
+        labels[row] = label
+        b, i = place[row] // width, place[row] % width
+        last = blocks.filled[b] - 1
+        for j in range(search.point.size):
+            _add(blocks.total, j, -values[b, j, i])
+            values[b, j, i] = values[b, j, last]
+        rows[b, i] = rows[b, last]
+        place[rows[b, i]] = b * width + i
+        blocks.radius[b, i] = blocks.radius[b, last]
+        search.distance[b, i] = search.distance[b, last]
+        blocks.filled[b] = last
+        _refresh(blocks, b)
+
+
+@_entry
+def form_groups(blocks: Blocks, search: Search, labels: Integers, label: int, stop: int) -> int:
+    """Form groups of k until fewer than ``stop`` rows remain, labelled from ``label`` on; return the next label."""
+    width, k, point, total = blocks.rows.shape[1], search.group.size, search.point, blocks.total
+    n = 0
+    for b in range(blocks.filled.size):
+        for j in range(point.size):
+            for i in range(blocks.filled[b]):
+                _add(total, j, blocks.values[b, j, i])
+        _refresh(blocks, b)
+        n += blocks.filled[b]
+    opposite = False
+    while n >= stop or opposite:
+        if not opposite:
+            for j in range(point.size):
+                point[j] = (total[0, j] + total[1, j]) / n
+            search.measured[:] = False
+        # Farthest from the centroid; or, for the second group of a pair, from the row the first was formed around.
+        row = _farthest(blocks, search)
+        b, i = blocks.place[row] // width, blocks.place[row] % width
+        for j in range(point.size):
+            point[j] = blocks.values[b, j, i]
+        search.measured[:] = False
+        _nearest(blocks, search)
+        _take(blocks, search, labels, label)
+        opposite = not opposite and n >= 3 * k
+        n -= k
+        label += 1
+    return label

@@ -1,0 +1,121 @@
+"""Where randomness comes from: the operating system for real protection, a seed for experiments.
+
+A permutation or a noise value protects only as long as nobody can repeat it, so :class:`Secret` asks the operating
+system and keeps nothing. :class:`Seeded` repeats an experiment exactly; what it protects is open to anyone who knows
+the seed, and everything made with it says so.
+
+Each stage of the flow draws from a stream of its own, named after the stage. Forgetting twice therefore repeats the
+fine-tuning stream, and adding a step to one stage does not change another.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from abc import ABC, abstractmethod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.errors import ParameterError
+
+
+class Randomness(ABC):
+    """A source of random bits that knows whether it can be repeated."""
+
+    seeded: bool
+
+    @abstractmethod
+    def stage(self, name: str) -> Randomness:
+        """Return the stream of that name; it does not depend on what was drawn from this one."""
+
+    @abstractmethod
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Draw independent uniform integers from 0 to 2⁶³−1."""
+
+    @abstractmethod
+    def generator(self) -> np.random.Generator:
+        """Return a NumPy generator for steps that carry no privacy claim, such as initial weights."""
+
+    def permutation(self, count: int) -> NDArray[np.intp]:
+        """Draw a uniform permutation of ``count`` positions."""
+        return self.permutation_within(np.zeros(count, dtype=np.int64))
+
+    def permutation_within(self, groups: NDArray[np.int64]) -> NDArray[np.intp]:
+        """Draw a uniform permutation inside each group, independent between groups.
+
+        Entry ``i`` is the position whose value moves to position ``i``; both lie in the same group.
+        """
+        home = np.argsort(groups, kind="stable")
+        while True:
+            keys = self.words(len(groups))
+            drawn = np.lexsort((keys, groups))
+            tied = (keys[drawn[1:]] == keys[drawn[:-1]]) & (groups[drawn[1:]] == groups[drawn[:-1]])
+            # Equal keys would fall in index order, so they are drawn again: every order stays exactly as likely.
+            if not tied.any():
+                source = np.empty(len(groups), dtype=np.intp)
+                source[home] = drawn
+                return source
+
+
+class Secret(Randomness):
+    """Randomness of the operating system; nothing is stored, nothing can be repeated."""
+
+    seeded = False
+
+    def stage(self, name: str) -> Secret:
+        """Return this source: the operating system's bits are independent as they are."""
+        return self
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Draw independent uniform integers from 0 to 2⁶³−1 from the operating system."""
+        return np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(1)
+
+    def generator(self) -> np.random.Generator:
+        """Return a NumPy generator started from the operating system's entropy."""
+        return np.random.default_rng()
+
+
+class Seeded(Randomness):
+    """Randomness that can be repeated: for experiments and tests, never for protection.
+
+    Parameters
+    ----------
+    seed
+        Any non-negative integer.
+
+    Examples
+    --------
+    >>> a, b = Seeded(7).stage("protect"), Seeded(7).stage("protect")
+    >>> bool((a.words(3) == b.words(3)).all())
+    True
+    """
+
+    seeded = True
+
+    def __init__(self, seed: int, path: tuple[str, ...] = ()) -> None:
+        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+            raise ParameterError(f"a seed is a non-negative integer, got {seed!r}: pass for example Seeded(7)")
+        self.seed = int(seed)
+        self.path = path
+        self._stream = self._fresh("words")
+
+    def stage(self, name: str) -> Seeded:
+        """Return the stream of that name, always the same for the same seed and name."""
+        return Seeded(self.seed, (*self.path, name))
+
+    def words(self, count: int) -> NDArray[np.uint64]:
+        """Draw the next integers from 0 to 2⁶³−1 of this stream."""
+        return self._stream.integers(0, 2**63, size=count, dtype=np.uint64)
+
+    def generator(self) -> np.random.Generator:
+        """Return the NumPy generator of this stage, each time from its beginning."""
+        return self._fresh("generator")
+
+    def _fresh(self, purpose: str) -> np.random.Generator:
+        key = tuple(zlib.crc32(name.encode()) for name in (*self.path, purpose))
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
+
+    def __repr__(self) -> str:
+        """Show the seed and the stage."""
+        return f"Seeded({self.seed}, {'/'.join(self.path) or 'root'})"

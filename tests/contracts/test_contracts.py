@@ -1,0 +1,164 @@
+"""Every implementation, held to the contract of its protocol; and every contract, shown to catch a broken one."""
+
+import dataclasses
+import warnings
+
+import numpy as np
+import pytest
+from people import people
+from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression, SGDClassifier
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
+
+from eupg import (
+    EUPG,
+    LightGBMLearner,
+    LocalDP,
+    ProbabilisticKAnonymity,
+    Retrain,
+    SklearnLearner,
+    TorchLearner,
+    Unprotected,
+    XGBoostLearner,
+)
+from eupg.checks import ContractViolation, check_learner, check_mechanism, check_unlearner
+from eupg.protect.release import Release
+from eupg.rng import Seeded
+
+MECHANISMS = [
+    ProbabilisticKAnonymity(5),
+    ProbabilisticKAnonymity(30),
+    LocalDP(1.0),
+    LocalDP(4.0, label_epsilon=1.0),
+    LocalDP(1.0, unsafe_learn_embeddings=True),
+]
+LEARNERS = [
+    TorchLearner(),
+    XGBoostLearner(threads=1),
+    XGBoostLearner(refresh_leaves=True, threads=1),
+    LightGBMLearner(threads=1, least_records=2),
+    SklearnLearner(),
+    SklearnLearner(LogisticRegression()),
+    SklearnLearner(MLPClassifier((8,)), trusted=("sklearn.neural_network._stochastic_optimizers.AdamOptimizer",)),
+    SklearnLearner(GradientBoostingClassifier(max_depth=2), trusted=("sklearn.tree._tree.Tree",)),
+    SklearnLearner(ExtraTreesClassifier(max_depth=3), trusted=("sklearn.tree._tree.Tree",)),
+    SklearnLearner(
+        KNeighborsClassifier(),
+        trusted=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
+    ),
+]
+UNLEARNERS = [
+    EUPG(ProbabilisticKAnonymity(10), XGBoostLearner(threads=1), pretrain=3, finetune=2),
+    EUPG(LocalDP(1.0), SklearnLearner(), pretrain=2, finetune=1),
+    EUPG(ProbabilisticKAnonymity(10), TorchLearner(), pretrain=2, finetune=1),
+    EUPG(ProbabilisticKAnonymity(10), LightGBMLearner(threads=1), pretrain=3, finetune=0),
+    Retrain(LightGBMLearner(threads=1), effort=3),
+    Retrain(TorchLearner(), effort=1),
+    Retrain(SklearnLearner(KNeighborsClassifier()), effort=1),
+]
+
+
+def name(thing) -> str:
+    return repr(thing)[:70]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=name)
+def test_mechanism_keeps_its_contract(mechanism):
+    check_mechanism(mechanism, people())
+
+
+def test_unprotected_keeps_the_contract_and_warns():
+    with pytest.warns(UserWarning, match="for ablation only"):
+        check_mechanism(Unprotected(), people())
+
+
+@pytest.mark.parametrize("learner", LEARNERS, ids=name)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_learner_keeps_its_contract(learner, classes, tmp_path):
+    check_learner(learner, people(classes=classes), tmp_path)
+
+
+@pytest.mark.parametrize("unlearner", UNLEARNERS, ids=name)
+def test_unlearner_keeps_its_contract(unlearner):
+    check_unlearner(unlearner, people(120))
+
+
+class KeepsOrder:
+    """A mechanism that permutes well and forgets to shuffle the rows."""
+
+    inner = ProbabilisticKAnonymity(5)
+
+    def guarantee(self, schema):
+        return self.inner.guarantee(schema)
+
+    def protect(self, data, rng):
+        groups = self.inner.groups(data)
+        X = np.column_stack([data.X[rng.permutation_within(groups), j] for j in range(data.X.shape[1])])
+        claim = dataclasses.replace(self.guarantee(data.schema), seeded=rng.seeded)
+        return Release(data.schema, X, data.y.copy(), claim)
+
+
+class HidesItsSeed(KeepsOrder):
+    def protect(self, data, rng):
+        release = self.inner.protect(data, rng)
+        return dataclasses.replace(release, guarantee=self.guarantee(data.schema))
+
+
+class DoesNothing(KeepsOrder):
+    def protect(self, data, rng):
+        return Release.shuffled(data, data.X, data.y, self.guarantee(data.schema), Seeded(1))
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [(KeepsOrder(), "names nobody"), (HidesItsSeed(), "marked seeded"), (DoesNothing(), "another seed")],
+)
+def test_broken_mechanism_is_caught(broken, complaint):
+    with pytest.raises(ContractViolation, match=complaint):
+        check_mechanism(broken, people())
+
+
+class Forgetful(XGBoostLearner):
+    """Says that it warm-starts and does not."""
+
+    def fit(self, examples, *, effort, rng, start=None):
+        return super().fit(examples, effort=effort, rng=rng)
+
+
+class Unseeded(SklearnLearner):
+    def fit(self, examples, *, effort, rng, start=None):
+        return super().fit(examples, effort=effort, rng=np.random.default_rng(), start=start)
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"), [(Forgetful(threads=1), "must make a difference"), (Unseeded(), "same seed")]
+)
+def test_broken_learner_is_caught(broken, complaint, tmp_path):
+    with pytest.raises(ContractViolation, match=complaint):
+        check_learner(broken, people(), tmp_path)
+
+
+class FromTheServedModel(EUPG):
+    """Goes on from the served model instead of the base: the mistake the whole method exists to avoid."""
+
+    def update(self, trained, data, rng):
+        return super().update(dataclasses.replace(trained, memory=trained.model), data, rng)
+
+
+class KeepsIds(Retrain):
+    def forget(self, trained, retained, rng):
+        after = super().forget(trained, retained, rng)
+        return dataclasses.replace(after, memory=list(trained.ids))
+
+
+@pytest.mark.parametrize(
+    ("broken", "complaint"),
+    [
+        (FromTheServedModel(LocalDP(1.0), SklearnLearner(SGDClassifier(loss="log_loss")), 2, 1), "A, then B"),
+        (KeepsIds(SklearnLearner(), 1), "reachable"),
+    ],
+)
+def test_broken_unlearner_is_caught(broken, complaint):
+    with warnings.catch_warnings(), pytest.raises(ContractViolation, match=complaint):
+        check_unlearner(broken, people(120))

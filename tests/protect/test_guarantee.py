@@ -1,0 +1,146 @@
+import itertools
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eupg.errors import ParameterError
+from eupg.protect.guarantee import (
+    DifferentiallyPrivate,
+    Exact,
+    Guarantee,
+    KAnonymous,
+    Neighbours,
+    NoGuarantee,
+    Unit,
+    guarantee_from_json,
+)
+
+NAMES = st.lists(st.sampled_from("abc"), unique=True).map(tuple)
+COMMON = {
+    "covers": NAMES,
+    "leaves_open": NAMES,
+    "caveats": st.lists(st.sampled_from(["bounds read", "utility learnt"]), unique=True).map(tuple),
+    "seeded": st.booleans(),
+}
+GUARANTEES: st.SearchStrategy[Guarantee] = st.one_of(
+    st.builds(Exact, **COMMON),
+    st.builds(NoGuarantee, **COMMON),
+    st.builds(KAnonymous, k=st.integers(2, 6), records=st.integers(1, 7), **COMMON),
+    st.builds(
+        DifferentiallyPrivate,
+        epsilon=st.sampled_from([0.0, 0.5, 1.0, 2.0]),
+        delta=st.sampled_from([0.0, 1e-6]),
+        unit=st.sampled_from(Unit),
+        neighbours=st.sampled_from(Neighbours),
+        **COMMON,
+    ),
+)
+
+
+@given(GUARANTEES)
+def test_every_guarantee_implies_itself(a):
+    assert a.implies(a)
+
+
+@given(GUARANTEES, GUARANTEES, GUARANTEES)
+def test_implication_is_transitive(a, b, c):
+    if a.implies(b) and b.implies(c):
+        assert a.implies(c)
+
+
+@given(GUARANTEES)
+def test_exact_without_caveats_implies_everything(a):
+    assert Exact().implies(a)
+
+
+def test_no_other_notion_implies_another():
+    kinds = [NoGuarantee(), KAnonymous(k=10**9), DifferentiallyPrivate(epsilon=0)]
+    assert not any(a.implies(b) for a, b in itertools.permutations(kinds, 2))
+    assert not any(a.implies(Exact()) for a in kinds)
+
+
+@given(GUARANTEES, st.integers(1, 5))
+def test_group_privacy_never_strengthens(a, records):
+    assert a.implies(a.for_person(records))
+    assert a.for_person(records).implies(a.for_person(records + 1))
+
+
+@given(GUARANTEES, st.integers(1, 4), st.integers(1, 4))
+def test_group_privacy_multiplies_for_pure_claims(a, r, s):
+    if isinstance(a, DifferentiallyPrivate) and a.delta:
+        return
+    assert a.for_person(r).for_person(s) == a.for_person(r * s)
+
+
+@given(GUARANTEES)
+def test_json_round_trip(a):
+    assert guarantee_from_json(json.loads(json.dumps(a.to_json()))) == a
+
+
+@given(GUARANTEES, GUARANTEES)
+def test_a_second_release_never_strengthens_the_claim(a, b):
+    together = a.compose(b)
+    if type(together) is type(a):
+        assert a.implies(together) or isinstance(a, Exact)
+    assert together.seeded or not (a.seeded and not isinstance(a, (Exact, NoGuarantee)))
+
+
+@given(GUARANTEES)
+def test_sentence_tells_about_seed_caveats_and_open_attributes(a):
+    said = a.sentence()
+    assert ("not private" in said) == a.seeded
+    assert all(c[1:] in said for c in (*a.caveats, *a.leaves_open))
+
+
+def test_differential_privacy_of_a_person_with_three_records():
+    # Closed form: (r·ε, r·e^((r−1)ε)·δ); Dwork and Roth 2014, theorem 2.2 and its (ε, δ) form.
+    claim = DifferentiallyPrivate(epsilon=0.5, delta=1e-6).for_person(3)
+    assert claim.epsilon == pytest.approx(1.5)
+    assert claim.delta == pytest.approx(3 * math.exp(1.0) * 1e-6)
+
+
+def test_person_level_claim_does_not_grow_with_records():
+    claim = DifferentiallyPrivate(epsilon=1, unit=Unit.PERSON)
+    assert claim.for_person(10) == claim
+
+
+def test_person_with_more_records_than_k_gets_no_bound():
+    claim = KAnonymous(k=5).for_person(7)
+    assert claim.bound == 1
+    assert "nothing is claimed" in claim.sentence()
+
+
+def test_budgets_of_two_releases_add_up_where_both_cover():
+    one = DifferentiallyPrivate(epsilon=1, covers=("age", "town"))
+    two = DifferentiallyPrivate(epsilon=0.5, covers=("age", "label"), leaves_open=("town",))
+    assert one.compose(two) == DifferentiallyPrivate(epsilon=1.5, covers=("age",), leaves_open=("town",))
+
+
+def test_two_k_anonymous_releases_claim_nothing():
+    assert isinstance(KAnonymous(k=30).compose(KAnonymous(k=30)), NoGuarantee)
+    assert isinstance(DifferentiallyPrivate(epsilon=1).compose(KAnonymous(k=30)), NoGuarantee)
+
+
+@pytest.mark.parametrize("k", [1, 0, -3, 2.5, True, "30"])
+def test_k_below_two_or_not_whole_is_refused(k):
+    with pytest.raises(ParameterError, match="k must be a whole number of at least 2"):
+        KAnonymous(k=k)
+
+
+@pytest.mark.parametrize("epsilon", [-1, math.nan, math.inf])
+def test_meaningless_epsilon_is_refused(epsilon):
+    with pytest.raises(ParameterError, match="epsilon"):
+        DifferentiallyPrivate(epsilon=epsilon)
+
+
+def test_unknown_notion_is_refused():
+    with pytest.raises(ParameterError, match="unknown notion"):
+        guarantee_from_json({"notion": "vibes"})
+
+
+def test_person_without_records_is_refused():
+    with pytest.raises(ParameterError, match="at least one record"):
+        KAnonymous(k=3).for_person(0)
