@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -18,7 +19,6 @@ from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import eupg
 from eupg.errors import EupgError
 from eupg.rng import Secret, Seeded
 
@@ -40,7 +40,7 @@ _STAGES = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     parser = argparse.ArgumentParser(prog="eupg", description="Forget a person's data, with a stated guarantee.")
-    parser.add_argument("--version", action="version", version=f"eupg {eupg.__version__}")
+    parser.add_argument("--version", action="version", version=f"eupg {version('eupg')}")
     commands = parser.add_subparsers(dest="command", required=True)
     demo = commands.add_parser("demo", help="one person's erasure on real data, told step by step")
     demo.add_argument("--k", type=int, default=30, help="smallest group of the k-anonymous release")

@@ -157,6 +157,8 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if (records is None) == (subjects is None):
             raise ParameterError("name either records=[…] or subjects=[…]")
+        if isinstance(records, str) or isinstance(subjects, str):
+            raise ParameterError("pass a list of names, such as records=['12'], not one text")
         if records is not None:
             return self._records.where(str(r) for r in records)
         return self._records.where_subjects(str(s) for s in subjects or ())

@@ -17,7 +17,7 @@ TOWN = Categorical(name="town", categories=("A", "B", "C"))
 
 
 @pytest.mark.parametrize(
-    "word, value", [("lower", np.nan), ("lower", -np.inf), ("upper", np.inf), ("lower", "x"), ("upper", None)]
+    ("word", "value"), [("lower", np.nan), ("lower", -np.inf), ("upper", np.inf), ("lower", "x"), ("upper", None)]
 )
 def test_bound_that_is_no_finite_number_is_refused(word, value):
     with pytest.raises(SchemaError, match=rf"column 'age': {word} must be a finite number, got "):
@@ -36,13 +36,14 @@ def test_resolution_must_be_a_positive_number(resolution):
 
 
 @pytest.mark.parametrize(
-    "lower, upper, resolution, points", [(0, 120, 1, 121), (0, 1, 0.1, 11), (0, 1, 0.3, 5), (5, 5, 1, 1), (0, 1, 10, 2)]
+    ("lower", "upper", "resolution", "points"),
+    [(0, 120, 1, 121), (0, 1, 0.1, 11), (0, 1, 0.3, 5), (5, 5, 1, 1), (0, 1, 10, 2)],
 )
 def test_points_count_the_grid_and_always_reach_the_upper_bound(lower, upper, resolution, points):
     assert Numeric(name="v", lower=lower, upper=upper, resolution=resolution).points == points
 
 
-@pytest.mark.parametrize("missing, fill", [("fill", None), ("refuse", 3), ("keep", 3)])
+@pytest.mark.parametrize(("missing", "fill"), [("fill", None), ("refuse", 3), ("keep", 3)])
 def test_fill_value_and_missing_fill_belong_together_for_numbers(missing, fill):
     with pytest.raises(
         SchemaError, match=r"column 'age': missing = \"fill\" and a fill value .*declare both or neither"
@@ -50,7 +51,7 @@ def test_fill_value_and_missing_fill_belong_together_for_numbers(missing, fill):
         Numeric(name="age", lower=0, upper=9, missing=missing, fill=fill)
 
 
-@pytest.mark.parametrize("missing, fill", [("fill", None), ("refuse", "A"), ("keep", "A")])
+@pytest.mark.parametrize(("missing", "fill"), [("fill", None), ("refuse", "A"), ("keep", "A")])
 def test_fill_value_and_missing_fill_belong_together_for_categories(missing, fill):
     with pytest.raises(
         SchemaError, match=r"column 'town': missing = \"fill\" and a fill value .*declare both or neither"
@@ -133,7 +134,7 @@ def test_plain_text_stands_for_the_member_it_names():
         age.encode(pd.Series([10]))
 
 
-@pytest.mark.parametrize("word, value", [("role", "lable"), ("missing", "drop"), ("outside", "cut")])
+@pytest.mark.parametrize(("word", "value"), [("role", "lable"), ("missing", "drop"), ("outside", "cut")])
 def test_unknown_role_missing_or_outside_lists_the_choices(word, value):
     with pytest.raises(SchemaError, match=rf"column 'age': {word} must be one of \[.*\], got '{value}'"):
         Numeric(**{"name": "age", "lower": 0, "upper": 9, word: value})

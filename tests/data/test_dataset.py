@@ -229,14 +229,14 @@ def test_missing_file_is_named(tmp_path):
         Dataset.read(tmp_path / "none.csv", SCHEMA)
 
 
-@pytest.mark.parametrize("name, found", [("table.xlsx", r"\.xlsx"), ("table", "no suffix")])
+@pytest.mark.parametrize(("name", "found"), [("table.xlsx", r"\.xlsx"), ("table", "no suffix")])
 def test_file_with_another_suffix_is_refused(tmp_path, name, found):
     (tmp_path / name).touch()
     with pytest.raises(DataError, match=rf"{name}: expected \.csv or \.parquet, got {found}: convert the file"):
         Dataset.read(tmp_path / name, SCHEMA)
 
 
-@pytest.mark.parametrize("name, content", [("t.csv", b""), ("t.csv", b"a\n\xff\xfe"), ("t.parquet", b"PAR1 no")])
+@pytest.mark.parametrize(("name", "content"), [("t.csv", b""), ("t.csv", b"a\n\xff\xfe"), ("t.parquet", b"PAR1 no")])
 def test_file_that_is_no_table_is_named(tmp_path, name, content):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(DataError, match=rf"{name} cannot be read as a table \(.*\): check or replace the file"):
@@ -324,7 +324,7 @@ def test_unknown_person_is_an_error(ask):
 
 
 def test_record_cannot_be_forgotten_twice():
-    with pytest.raises(UnknownRecord, match="1 of 1 are not here, first record id 'r2': .*already forgotten"):
+    with pytest.raises(UnknownRecord, match=r"1 of 1 are not here, first record id 'r2': .*already forgotten"):
         small().without(["r2"]).without(["r2"])
 
 
@@ -385,7 +385,13 @@ def test_plus_refuses_another_schema():
 
 
 def test_plus_refuses_an_id_that_is_taken():
-    said = "2 of 3 new records have an id that is taken, first 'r0': every record needs its own, so load them with ids="
+    said = "2 ids of 3 new records are taken, first 'r0': every record needs its own, so load them with ids="
     new = Dataset(SMALL, np.zeros((3, 1)), np.zeros(3), np.array(["r9", "r0", "r1"]), np.array(["a", "b", "c"]))
     with pytest.raises(DataError, match=said):
         small().plus(new)
+
+
+def test_plus_refuses_new_records_that_share_an_id():
+    twice = Dataset(SMALL, np.zeros((2, 1)), np.zeros(2), np.array(["n", "n"]), np.array(["a", "b"]))
+    with pytest.raises(DataError, match="1 ids of 2 new records are taken, first 'n'"):
+        small().plus(twice)

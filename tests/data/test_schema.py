@@ -219,7 +219,7 @@ def test_unknown_field_lists_the_known_ones():
 
 
 @pytest.mark.parametrize(
-    "lines, said",
+    ("lines", "said"),
     [
         (['name = "age"', 'kind = "numeric"', "upper = 9"], "column 'age': numeric attributes need 'lower': add it"),
         (['name = "t"', 'kind = "ordinal"'], "column 't': ordinal attributes need 'categories': add it"),

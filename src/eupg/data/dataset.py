@@ -141,10 +141,10 @@ class Dataset:
         """Return these records followed by new ones under the same schema."""
         if more.schema != self.schema:
             raise DataError("new records must come under the same schema: load them with this data set's schema")
-        repeated = more.ids[np.isin(more.ids, self.ids)]
-        if len(repeated):
+        ids, count = np.unique(np.concatenate([self.ids, more.ids]), return_counts=True)
+        if (count > 1).any():
             raise DataError(
-                f"{len(repeated)} of {len(more)} new records have an id that is taken, first {str(repeated[0])!r}: "
+                f"{(count > 1).sum()} ids of {len(more)} new records are taken, first {str(ids[count > 1][0])!r}: "
                 "every record needs its own, so load them with ids= or an identifier column"
             )
         return Dataset(

@@ -12,6 +12,7 @@ import http.client
 import importlib.util
 import io
 import os
+import tempfile
 import urllib.request
 import zipfile
 from collections.abc import Callable
@@ -140,7 +141,7 @@ def _table(file: _File) -> pd.DataFrame:
         for name in file.names:
             if (folder / name).is_file():
                 return _checked(file, folder / name)
-    return _checked(file, _fetch(file))
+    return _fetch(file)
 
 
 def _checked(file: _File, path: Path) -> pd.DataFrame:
@@ -156,7 +157,7 @@ def _checked(file: _File, path: Path) -> pd.DataFrame:
     return table
 
 
-def _fetch(file: _File) -> Path:
+def _fetch(file: _File) -> pd.DataFrame:
     by_hand = f"download it from {file.page} and put {file.names[-1]} into {cache_folder()}, or point EUPG_DATA at it"
     if file.url is None:
         raise SourceUnavailable(f"{file.names[-1]} is not here and its publisher asks for a login: {by_hand}")
@@ -168,11 +169,16 @@ def _fetch(file: _File) -> Path:
     except (OSError, http.client.HTTPException, zipfile.BadZipFile, KeyError) as error:
         raise SourceUnavailable(f"{file.names[-1]} could not be fetched ({error}): {by_hand}") from error
     cache_folder().mkdir(parents=True, exist_ok=True)
-    target = cache_folder() / file.names[-1]
-    partial = target.with_suffix(f".partial-{os.getpid()}")
-    partial.write_bytes(content)
-    partial.replace(target)
-    return target
+    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
+        fetched = Path(folder) / file.names[-1]
+        fetched.write_bytes(content)
+        # Checked before it enters the cache, so that a login page never stays there.
+        try:
+            table = _checked(file, fetched)
+        except DataError as error:
+            raise SourceUnavailable(f"what {file.url} sent is not the published data set: {by_hand}") from error
+        fetched.replace(cache_folder() / fetched.name)
+    return table
 
 
 def _expect(name: str, found: tuple[int, int], expected: tuple[int, int]) -> None:

@@ -6,6 +6,7 @@ import html
 import io
 import platform
 from collections.abc import Iterable
+from importlib.metadata import version
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -13,7 +14,6 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-import eupg
 from eupg.demo.story import Story
 
 matplotlib.use("svg")
@@ -53,7 +53,7 @@ def write_page(story: Story, folder: Path) -> Path:
             effective=html.escape(str(story.effective)),
             constant=html.escape(constant_sentence(story)),
             base=f"{story.base_utility:.1f}",
-            made=html.escape(f"eupg {eupg.__version__}, Python {platform.python_version()}, {platform.machine()}"),
+            made=html.escape(f"eupg {version('eupg')}, Python {platform.python_version()}, {platform.machine()}"),
         ),
         encoding="utf-8",
     )
@@ -155,8 +155,8 @@ model is covered; whoever kept an earlier one can compare.</p>
 $base.</p>
 $utility
 <h2>What the model says about the person</h2>
-<p>A model retrained without the person (triangles) owes them nothing. EUPG's served model (circles) starts from the base
-model, which still knows what the release revealed: that, and no more, is what the claim above speaks about.</p>
+<p>A model retrained without the person (triangles) owes them nothing. EUPG's served model (circles) starts from the
+base model, which still knows what the release revealed: that, and no more, is what the claim above speaks about.</p>
 $person
 <h2>Time of each stage</h2>
 $times

@@ -6,7 +6,6 @@ them, the optimiser is fused, and small networks run on one thread (two are slow
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import safetensors.torch
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from eupg.data.dataset import Examples, Matrix
@@ -24,6 +23,7 @@ from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ModelFileError, ParameterError
+from eupg.learn.envelope import read_model, write_model
 from eupg.learn.learner import Model, check_fit
 from eupg.learn.networks import MLP
 
@@ -122,27 +122,20 @@ class TorchLearner:
                 step += 1
 
     def save(self, model: Model, path: Path) -> None:
-        """Write weights and encoder as safetensors."""
+        """Write the weights as safetensors."""
         own = _own(model)
-        about = {"format": _FORMAT, "encoder": json.dumps(own.encoder.to_json()), "schema": own.schema.to_toml()}
-        save_file({k: v.contiguous().cpu() for k, v in own.network.state_dict().items()}, path, metadata=about)
+        weights = {name: value.contiguous().cpu() for name, value in own.network.state_dict().items()}
+        write_model(path, _FORMAT, own.schema, safetensors.torch.save(weights), encoder=own.encoder.to_json())
 
     def load(self, path: Path) -> TorchModel:
-        """Read weights and encoder into a network built by this learner's factory."""
+        """Read weights into a network built by this learner's factory."""
+        schema, about, payload = read_model(path, _FORMAT)
+        encoder = Encoder.from_json(schema.features, about["encoder"])
+        network = self.network(encoder.width, schema.classes)
         try:
-            with safe_open(path, framework="pt") as file:
-                about = file.metadata() or {}
-                if about.get("format") != _FORMAT:
-                    raise ModelFileError(f"{path} was not written by TorchLearner: pass the learner that saved it")
-                weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            schema = Schema.from_toml(about["schema"])
-            encoder = Encoder.from_json(schema.features, json.loads(about["encoder"]))
-            network = self.network(encoder.width, schema.classes)
-            network.load_state_dict(weights)
-        except (SafetensorError, RuntimeError, KeyError, ValueError) as error:
-            if isinstance(error, ModelFileError):
-                raise
-            raise ModelFileError(f"{path} does not hold this learner's network: {error}") from error
+            network.load_state_dict(safetensors.torch.load(payload))
+        except (RuntimeError, SafetensorError) as error:
+            raise ModelFileError(f"{path} holds another network: load it with the factory it was made by") from error
         return TorchModel(network.to(self.device).eval(), encoder, schema, self.device)
 
 

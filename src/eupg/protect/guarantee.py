@@ -192,7 +192,7 @@ class KAnonymous(Guarantee):
         return (
             f"Probabilistic k-anonymity (k={self.k}): whoever sees the model links {whose} to its released row, by "
             f"{len(self.covers)} attributes, with probability at most {chance}. It bounds linking, not membership and "
-            "not what group-mates share, and assumes an adversary who does not know the group-mates' records."
+            "not what group-mates share, and assumes an adversary who knows no group-mate's record."
         )
 
 

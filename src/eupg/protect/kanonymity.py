@@ -64,7 +64,7 @@ class ProbabilisticKAnonymity:
         groups = self.groups(data)
         X = data.X.copy()
         for j in _permuted(data.schema):
-            X[:, j] = X[rng.stage(data.schema.features[j].name).permutation_within(groups), j]
+            X[:, j] = X[rng.stage(f"attribute {j}").permutation_within(groups), j]
         return Release.shuffled(data, X, data.y, claim, rng)
 
 

@@ -83,7 +83,7 @@ class LocalDP:
         channels = self._channels(data.schema, embeddings)
         X, y = np.empty_like(data.X), data.y
         for j, attribute in enumerate(data.schema.features):
-            X[:, j] = channels[attribute.name].sample(data.X[:, j], rng.stage(attribute.name))
+            X[:, j] = channels[attribute.name].sample(data.X[:, j], rng.stage(f"attribute {j}"))
         if self.label_epsilon:
             y = channels[data.schema.label.name].value.sample(data.y, rng.stage("label"))
         return Release.shuffled(data, X, y, self.guarantee(data.schema), rng)

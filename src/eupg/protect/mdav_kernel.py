@@ -140,8 +140,9 @@ def _measure(blocks: Blocks, search: Search, b: int) -> None:
     for i in range(filled):
         distance[b, i] = 0.0
     for j in range(search.point.size):
+        p = search.point[j]
         for i in range(filled):
-            offset = values[b, j, i] - search.point[j]
+            offset = values[b, j, i] - p
             distance[b, i] += offset * offset
 
 
@@ -201,6 +202,12 @@ def _farthest(blocks: Blocks, search: Search) -> int:
                 continue
             bound[b] = -np.inf  # seen
             _measure(blocks, search, b)
+            # Counting is vectorised where comparing one by one is not, and most blocks hold no candidate.
+            far = 0
+            for i in range(blocks.filled[b]):
+                far += distance[b, i] >= best
+            if far == 0:
+                continue
             for i in range(blocks.filled[b]):
                 if distance[b, i] > best or (distance[b, i] == best and rows[b, i] < winner):
                     best, winner = distance[b, i], rows[b, i]
@@ -237,7 +244,6 @@ def _nearest(blocks: Blocks, search: Search) -> None:
                 continue
             bound[b] = np.inf  # seen
             _measure(blocks, search, b)
-            # Counting is vectorised where comparing one by one is not, and most blocks hold nothing near.
             near = 0
             for i in range(blocks.filled[b]):
                 near += distance[b, i] <= worst[0]

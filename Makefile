@@ -1,0 +1,51 @@
+# `make demo` and `make test` do all their own set-up in .venv, and nothing twice.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# The paper's data sets, where they lie beside the checkout; EUPG_DATA wins if it is set.
+SHARED := $(wildcard ../shared/data)
+export EUPG_DATA ?= $(abspath $(SHARED))
+
+.PHONY: demo test lint check bench clean help
+help:
+	@echo "make demo   one person's erasure on real data, with a page of results"
+	@echo "make test   all tests"
+	@echo "make lint   style, types and import rules"
+	@echo "make check  lint and test"
+	@echo "make bench  speed, as ratios against a named peer"
+
+demo: $(VENV)/.demo
+	$(BIN)/eupg demo
+
+test: $(VENV)/.test
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test
+
+bench: $(VENV)/.test
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) build demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(VENV)/.venv:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "EUPG needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/.venv
+	$(PIP) install --quiet -r requirements/demo.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt pyproject.toml | $(VENV)/.venv
+	$(PIP) install --quiet -r requirements/test.txt
+	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.demo
