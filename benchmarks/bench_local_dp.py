@@ -1,8 +1,8 @@
 """Exact integer channels against plain floating-point Laplace noise, which leaks through its lowest bits."""
 
 import numpy as np
-from benchmarks.timing import Result, median_s
 
+from benchmarks.timing import Result, median_s
 from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema

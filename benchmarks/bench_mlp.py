@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from benchmarks.timing import Result, median_s
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.timing import Result, median_s
 from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.encode import Encoder
@@ -64,7 +64,7 @@ def run() -> list[Result]:
             theirs / ours,
             "≥ 2.5",
             theirs >= 2.5 * ours,
-            f"{theirs / EPOCHS:.3f} s (PyTorch's own {default} threads) against {ours / EPOCHS:.3f} s (1 thread) an epoch; "
+            f"{theirs / EPOCHS:.3f} s an epoch (PyTorch's own {default} threads) against {ours / EPOCHS:.3f} s (1 thread); "
             f"the DataLoader on 1 thread takes {times[1] / EPOCHS:.3f} s, {times[1] / ours:.1f}×; "
             f"final training loss {losses[1]:.3f} and {losses[0]:.3f}",
         )

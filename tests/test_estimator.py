@@ -2,7 +2,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from people import SCHEMA, people
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -11,6 +10,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from eupg import EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnLearner, XGBoostLearner
 from eupg.errors import DataError, ParameterError, UnknownRecord
+from people import SCHEMA, people
+
 
 def estimators():
     yield EUPGClassifier(ProbabilisticKAnonymity(k=2), SklearnLearner(), pretrain=20, finetune=20)
@@ -64,7 +65,7 @@ def test_declared_schema_makes_the_bounds_public(table):
     X, y, _ = table
     assert quick(schema=SCHEMA).fit(X, y).claim_.caveats == ()
     assert len(quick().fit(X, y).claim_.caveats) == 7
-    with pytest.raises(DataError, match="'town'.*categories the schema does not list"):
+    with pytest.raises(DataError, match=r"'town'.*categories the schema does not list"):
         quick(schema=SCHEMA).fit(X.assign(town="Z"), y)
     with pytest.raises(ParameterError, match="not a column of X"):
         quick(schema=SCHEMA).fit(X.drop(columns="town"), y)
@@ -120,7 +121,7 @@ def test_pipeline_clone_cross_validation_and_grid_search(table):
 
 
 def test_integer_column_names(table):
-    X, y, _ = table
+    _, y, _ = table
     model = quick().fit(pd.DataFrame(np.arange(400.0).reshape(200, 2)), y)
     assert model.n_features_in_ == 2
 

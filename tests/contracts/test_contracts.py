@@ -5,7 +5,6 @@ import warnings
 
 import numpy as np
 import pytest
-from people import people
 from sklearn.ensemble import ExtraTreesClassifier, GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
@@ -25,6 +24,7 @@ from eupg import (
 from eupg.checks import ContractViolation, check_learner, check_mechanism, check_unlearner
 from eupg.protect.release import Release
 from eupg.rng import Seeded
+from people import people
 
 MECHANISMS = [
     ProbabilisticKAnonymity(5),

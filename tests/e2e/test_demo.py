@@ -24,8 +24,9 @@ def test_demo_tells_the_story(demo):
     _, result = demo
     assert result.returncode == 0, result.stderr
     told = " ".join(result.stderr.replace("│", " ").split())
-    for words in ("protect: permute", "pretrain on the release alone", "forget: back to the base", "Short retrain",
-                  "What is claimed for this person", "Reproducible run, not private", "the effective k is 1"):  # fmt: skip
+    stages = ("protect: permute", "pretrain on the release alone", "forget: back to the base", "Short retrain")
+    claim = ("What is claimed for this person", "Reproducible run, not private", "the effective k is 1")
+    for words in (*stages, *claim):
         assert words in told
 
 

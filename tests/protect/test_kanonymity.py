@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from people import SCHEMA, people
 
 from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
@@ -10,6 +9,7 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.kanonymity import ProbabilisticKAnonymity, constant_share, effective_k
 from eupg.rng import Randomness, Secret, Seeded
+from people import SCHEMA, people
 
 
 class NoShuffle(Seeded):

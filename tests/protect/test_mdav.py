@@ -37,7 +37,7 @@ def test_groups_match_a_calculation_by_hand():
     assert mdav(X, 2).tolist() == [1, 1, 2, 2, 2, 0, 0]
 
 
-def test_four_to_five_rows_left_give_one_more_pair_by_hand():
+def test_between_2k_and_3k_rows_left_form_one_more_group_by_hand():
     # k=2, nine rows. Centroid 20: farthest is 60, nearest to it 51 (group 0); farthest from 60 is 0, then 2 (group 1).
     # Five rows are left, 2k to 3k−1. Their centroid is 67/5 = 13.4: farthest is 30, nearest to it 14 (group 2).
     X = np.array([[0.0], [2.0], [5.0], [7.0], [11.0], [14.0], [30.0], [51.0], [60.0]])
@@ -45,8 +45,8 @@ def test_four_to_five_rows_left_give_one_more_pair_by_hand():
 
 
 def test_ties_go_to_the_lowest_index_by_hand():
-    # k=2, centroid 0: rows 0 to 3 are equally far, row 0 (at −1) is taken, with row 2, its only duplicate (group 0).
-    # Farthest from −1 are rows 1, 3 and 5 (at 1): row 1 is taken, and of its two duplicates row 3 (group 1).
+    # k=2, centroid 0: all six rows are equally far, row 0 is taken, and of its duplicates 2 and 4 row 2 (group 0).
+    # Farthest from row 0 are 1, 3 and 5: row 1 is taken, and of its duplicates row 3 (group 1). The rest is group 2.
     X = np.array([[-1.0], [1.0], [-1.0], [1.0], [-1.0], [1.0]])
     assert mdav(X, 2).tolist() == [0, 1, 0, 1, 2, 2]
 
@@ -160,10 +160,13 @@ def test_fewer_than_k_rows_are_refused():
         mdav(normal(12, 2), 20)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e200])
-@pytest.mark.parametrize("number", [np.float32, np.float64])
-def test_values_that_have_no_distance_are_refused(bad, number):
-    X = normal(30, 2).astype(number)
+@pytest.mark.parametrize(
+    "bad",
+    [np.nan, np.inf, -np.inf, 1e200, np.float32("nan"), np.float32("inf")],
+    ids=lambda bad: f"{type(bad).__name__} {bad}",
+)
+def test_values_that_have_no_distance_are_refused(bad):
+    X = normal(30, 2).astype(np.asarray(bad).dtype)
     X[17, 1] = bad
     with pytest.raises(DataError, match=r"finite numbers of at most 1e\+150, record 17 has another"):
         mdav(X, 3)

@@ -2,8 +2,8 @@
 
 The test is exact: for an output set S, the claim P(S|x) ≤ e^ε · P(S|x′) is refuted when the lower confidence bound of
 the first exceeds e^ε times the upper confidence bound of the second (Clopper and Pearson, each side at α/2). With
-α = 1e-6 a true claim is refuted at most once in a million tests; at n = 100,000 a true ε of 1.1 against a claimed 1.0 is
-found.
+α = 1e-6 a true claim is refuted at most once in a million tests; at n = 100,000 a true ε of 1.1 against a claimed 1.0
+is found.
 """
 
 import dataclasses
@@ -11,16 +11,16 @@ import math
 
 import numpy as np
 import pytest
-from people import SCHEMA
 from scipy.stats import beta
 
 from eupg.data.attribute import Categorical, Numeric, Ordinal, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.protect.channel import LaplaceChannel, TableChannel, randomised_response
+from eupg.protect.channel import LaplaceChannel, randomised_response
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.local_dp import LocalDP
 from eupg.rng import Secret, Seeded
+from people import SCHEMA
 
 N, ALPHA = 100_000, 1e-6
 LABEL = Categorical(name="ill", role=Role.LABEL, categories=("no", "yes"))

@@ -43,7 +43,7 @@ class LocalDP:
         Utilities for categorical attributes, by name; attributes without one use the schema's hierarchy if it
         declares one, and randomised response otherwise.
     unsafe_learn_embeddings
-        Learn embeddings from the very records to protect. The claim then says that ε does not cover them.
+        Learn the other embeddings from the very records to protect. The claim then says that ε does not cover them.
     """
 
     epsilon: float = 1.0
@@ -71,7 +71,10 @@ class LocalDP:
         )
 
     def channels(self, schema: Schema) -> dict[str, AttributeChannel]:
-        """Build and check the channel of every feature, and of the label if it has a budget."""
+        """Build and check the channel of every feature, and of the label if it has a budget.
+
+        Embeddings that ``protect`` would learn from the records take no part: they are not known before.
+        """
         return self._channels(schema, self.embeddings)
 
     def protect(self, data: Dataset, rng: Randomness) -> Release:
@@ -79,7 +82,7 @@ class LocalDP:
         require_rows(data, 1)
         embeddings = dict(self.embeddings)
         if self.unsafe_learn_embeddings:
-            embeddings |= learn_embeddings(data, public=False)
+            embeddings = learn_embeddings(data, public=False) | embeddings
         channels = self._channels(data.schema, embeddings)
         X, y = np.empty_like(data.X), data.y
         for j, attribute in enumerate(data.schema.features):

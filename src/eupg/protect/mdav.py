@@ -2,33 +2,28 @@
 
 Part of stage 1, protect: probabilistic k-anonymity permutes attributes inside these groups. The algorithm is the
 fixed-size MDAV of Domingo-Ferrer and Torra, "Ordinal, continuous and heterogeneous k-anonymity through
-microaggregation", Data Mining and Knowledge Discovery 11 (2005), section 3. It looks at all remaining records for each
-pair of groups; the compiled search gives the same groups from a fraction of them (see ``mdav_kernel``).
+microaggregation", Data Mining and Knowledge Discovery 11 (2005). It looks at all remaining records for each pair of
+groups; the compiled search gives the same groups from a fraction of them (see ``mdav_kernel``).
 """
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from eupg.errors import DataError, ParameterError
-
-Groups = NDArray[np.int64]
-Matrix = NDArray[np.floating[Any]]
+from eupg.protect.mdav_blocks import Integers, Matrix, halves, neighbours_together, new_search, pack
 
 # Squares and sums of anything smaller stay finite.
 _LARGEST = 1e150
 _WIDTH = 64
-_SAMPLE = 32
 
 
-def mdav(X: ArrayLike, k: int) -> Groups:
+def mdav(X: ArrayLike, k: int) -> Integers:
     """Group similar rows, at least ``k`` to a group, by exact MDAV.
 
     While 3k rows or more remain, take the row r farthest from their centroid and form a group of r and its k−1 nearest
@@ -66,7 +61,7 @@ def mdav(X: ArrayLike, k: int) -> Groups:
     return _exact(table, k)
 
 
-def partitioned_mdav(X: ArrayLike, k: int, *, cell: int = 50_000, threads: int = 1) -> Groups:
+def partitioned_mdav(X: ArrayLike, k: int, *, cell: int = 50_000, threads: int = 1) -> Integers:
     """Group similar rows in a very large table: split it into cells, then run MDAV in each.
 
     A table of more than ``cell`` rows is split at the median of its widest column, and so on with the halves. Time
@@ -125,13 +120,13 @@ def within_group_sse(X: ArrayLike, groups: ArrayLike) -> float:
     return squares
 
 
-def _exact(table: Matrix, k: int, *, width: int = _WIDTH) -> Groups:
+def _exact(table: Matrix, k: int, *, width: int = _WIDTH) -> Integers:
     labels, label, order = np.full(len(table), -1), 0, np.arange(len(table))
     if len(table) >= 2 * k:
         # Deferred: Numba takes longer to import than a small table takes to group.
-        from eupg.protect.mdav_kernel import form_groups, new_search, pack
+        from eupg.protect.mdav_kernel import form_groups
 
-        order = _neighbours_together(table, width)
+        order = neighbours_together(table, width)
         while order.size >= 2 * k:
             blocks = pack(table, order, width)
             # Blocks run empty; at half, what is left moves together.
@@ -141,39 +136,16 @@ def _exact(table: Matrix, k: int, *, width: int = _WIDTH) -> Groups:
     return labels
 
 
-def _neighbours_together(table: Matrix, width: int) -> Groups:
-    """Order the rows by halving the table at medians until no part has more than ``width`` rows."""
-    n = len(table)
-    levels = max(0, math.ceil(math.log2(n / width)))
-    # All parts of a level are halved at once, so they must be equally long: numbers from n on are copies, dropped below.
-    parts = np.arange(-(-n // 2**levels) << levels)[None]
-    for _ in range(levels):
-        length = parts.shape[1]
-        sample = table[parts[:, :: max(1, length // _SAMPLE)] % n]
-        widest = np.ptp(sample, axis=1).argmax(axis=1)
-        values = table[parts % n, widest[:, None]]
-        parts = np.take_along_axis(parts, _halves(values), axis=1).reshape(-1, length // 2)
-    return parts[parts < n]
-
-
-def _cells(table: Matrix, rows: Groups, cell: int) -> Iterator[Groups]:
+def _cells(table: Matrix, rows: Integers, cell: int) -> Iterator[Integers]:
     """Split rows at medians until no part has more than ``cell``."""
     if len(rows) <= cell:
         yield rows
         return
     part = table[rows]
     widest = np.ptp(part, axis=0).argmax()
-    order, half = _halves(part[None, :, widest])[0], len(rows) // 2
+    order, half = halves(part[None, :, widest])[0], len(rows) // 2
     yield from _cells(table, np.sort(rows[order[:half]]), cell)
     yield from _cells(table, np.sort(rows[order[half:]]), cell)
-
-
-def _halves(values: Matrix) -> Groups:
-    """Order each line so that its first half is no larger than the second; equal values keep their order."""
-    half = values.shape[1] // 2
-    median = np.partition(values, half, axis=1)[:, half, None]
-    side = (values >= median).astype(np.uint8) + (values > median)
-    return side.argsort(axis=1, kind="stable")
 
 
 def _whole(value: int, name: str) -> int:

@@ -10,14 +10,13 @@ groups. Importing this module imports Numba; the first call compiles, later proc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
+from eupg.protect.mdav_blocks import Blocks, Floats, Integers, Search
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _HUGE = float(np.finfo(np.float64).max)
@@ -25,34 +24,8 @@ _HUGE = float(np.finfo(np.float64).max)
 _SLACK = 1e-10
 # The promising blocks first: what they hold tightens the limit before the doubtful ones are looked at.
 _SHARES = (0.0, 0.5, 1.0)
-# Half the time to compile goes into entry points from Python and C, which inner functions do not need.
+# A third of the time to compile would go into entry points from Python and C, which inner functions do not need.
 _INNER: dict[str, Any] = {"error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-
-
-class Blocks(NamedTuple):
-    """Rows without a group, in blocks of ``width`` places of which the first ``filled`` are taken."""
-
-    values: NDArray[np.floating[Any]]  # (blocks, dimensions, width)
-    rows: Integers  # (blocks, width)
-    filled: Integers  # (blocks,)
-    place: Integers  # (all rows,): block times width, plus position in the block
-    low: Floats  # (dimensions, blocks)
-    high: Floats  # (dimensions, blocks)
-    radius: Floats  # (blocks, width): distance from the origin
-    reach: Floats  # (blocks,): the largest of them
-    origin: Floats  # (dimensions,)
-    total: Floats  # (2, dimensions): the sum of all rows, and what rounding took from it
-
-
-class Search(NamedTuple):
-    """The point searched from, and working memory."""
-
-    point: Floats  # (dimensions,)
-    bound: Floats  # (blocks,)
-    distance: Floats  # (blocks, width), squared
-    measured: NDArray[np.bool_]  # (blocks,): whether ``distance`` is known for this point
-    worst: Floats  # (k,): a max-heap of the k smallest distances so far
-    group: Integers  # (k,): the rows they belong to
 
 
 def _inner(function: Function) -> Function:
@@ -71,35 +44,6 @@ def _entry(function: Function) -> Function:
         return cast(Function, njit(error_model="numpy", nogil=True, cache=True)(function))
     except RuntimeError:  # no folder can be written to: every process compiles for itself
         return cast(Function, njit(error_model="numpy", nogil=True)(function))
-
-
-def pack(X: NDArray[np.floating[Any]], order: Integers, width: int) -> Blocks:
-    """Copy the rows named in ``order`` into blocks; neighbours in the order become neighbours in a block."""
-    size, (n, d) = -(-order.size // width), X.shape
-    rows = np.resize(order, (size, width))
-    filled = np.full(size, width)
-    filled[-1] -= size * width - order.size
-    place = np.zeros(n, np.int64)
-    place[order] = np.arange(order.size)
-    values = np.ascontiguousarray(X[rows].transpose(0, 2, 1))
-    # Any origin gives valid bounds; one near the centroid gives tight ones.
-    origin = values.mean(axis=(0, 2), dtype=np.float64)
-    radius = np.sqrt(((values - origin[:, None]) ** 2).sum(axis=1))
-    low, high, reach = np.empty((d, size)), np.empty((d, size)), np.empty(size)
-    return Blocks(values, rows, filled, place, low, high, radius, reach, origin, np.zeros((2, d)))
-
-
-def new_search(blocks: Blocks, k: int) -> Search:
-    """Reserve the working memory to search these blocks for groups of k."""
-    size, d, width = blocks.values.shape
-    return Search(
-        np.empty(d),
-        np.empty(size),
-        np.empty((size, width)),
-        np.zeros(size, np.bool_),
-        np.empty(k),
-        np.empty(k, np.int64),
-    )
 
 
 @_inner
@@ -160,7 +104,7 @@ def _refresh(blocks: Blocks, b: int) -> None:
     reach = 0.0
     for i in range(filled):
         reach = max(reach, blocks.radius[b, i])
-    blocks.reach[b] = reach
+    blocks.reach[b] = np.sqrt(reach)
 
 
 @_inner
@@ -196,7 +140,7 @@ def _farthest(blocks: Blocks, search: Search) -> int:
     top = _bound_above(blocks, search)
     best, winner = -1.0, -1
     for share in _SHARES:
-        limit = top - share * (top - best)
+        limit = share * best + (1.0 - share) * top
         for b in range(bound.size):
             if bound[b] < limit or bound[b] < best:
                 continue
@@ -283,6 +227,8 @@ def form_groups(blocks: Blocks, search: Search, labels: Integers, label: int, st
         for j in range(point.size):
             for i in range(blocks.filled[b]):
                 _add(total, j, blocks.values[b, j, i])
+                offset = blocks.values[b, j, i] - blocks.origin[j]
+                blocks.radius[b, i] += offset * offset
         _refresh(blocks, b)
         n += blocks.filled[b]
     opposite = False

@@ -1,0 +1,222 @@
+"""What each learner does beyond the common contract."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
+from torch import nn
+
+from eupg import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.errors import DataError, ModelFileError, ParameterError
+from people import people
+
+
+def rng(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def correct(model, data) -> float:
+    return float((model.predict_proba(data.X).argmax(axis=1) == data.y).mean())
+
+
+@pytest.mark.parametrize(
+    ("learner", "effort"),
+    [
+        (TorchLearner(), 20),
+        (XGBoostLearner(threads=1), 20),
+        (LightGBMLearner(threads=1, least_records=5), 50),
+        (SklearnLearner(), 20),
+        (SklearnLearner(LogisticRegression()), 50),
+    ],
+)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_learner_learns(learner, effort, classes):
+    train, test = people(1500, 1, classes), people(500, 2, classes)
+    assert correct(learner.fit(train, effort=effort, rng=rng()), test) > (0.85 if classes == 2 else 0.75)
+
+
+@pytest.mark.parametrize(
+    "learner",
+    [TorchLearner(), XGBoostLearner(threads=1), LightGBMLearner(threads=1), SklearnLearner()],
+)
+def test_going_on_from_a_good_model_beats_starting_anew(learner):
+    base = learner.fit(people(2000, 1), effort=30, rng=rng())
+    few, test = people(60, 3), people(500, 2)
+    further = learner.fit(few, effort=1, rng=rng(), start=base)
+    assert correct(further, test) > correct(learner.fit(few, effort=1, rng=rng()), test)
+
+
+def test_xgboost_adds_the_trees_it_was_asked_for():
+    learner = XGBoostLearner(threads=1)
+    base = learner.fit(people(), effort=7, rng=rng())
+    assert learner.fit(people(seed=2), effort=5, rng=rng(), start=base).booster.num_boosted_rounds() == 12
+
+
+def test_refreshed_leaves_follow_the_new_examples_on_the_old_trees():
+    """Trees of a base that learnt nothing useful: their leaves, refreshed on real records, predict far better."""
+    data, test = people(1500, 1), people(500, 2)
+    shuffled = people(1500, 1)
+    object.__setattr__(shuffled, "y", np.random.default_rng(0).permutation(data.y))
+    plain, refresh = (XGBoostLearner(max_depth=4, threads=1, refresh_leaves=r) for r in (False, True))
+    base = plain.fit(shuffled, effort=60, rng=rng())
+    refreshed = refresh.fit(data, effort=1, rng=rng(), start=base)
+    assert refreshed.booster.num_boosted_rounds() == 61
+    assert correct(refreshed, test) > correct(plain.fit(data, effort=1, rng=rng(), start=base), test) + 0.05
+
+
+def test_lightgbm_adds_trees_and_leaves_the_base_alone():
+    learner = LightGBMLearner(threads=1)
+    base = learner.fit(people(), effort=4, rng=rng())
+    further = learner.fit(people(seed=2), effort=3, rng=rng(), start=base)
+    assert (base.booster.num_trees(), further.booster.num_trees()) == (4, 7)
+
+
+def test_any_module_factory_works_and_batch_norm_runs_in_evaluation_mode():
+    def network(inputs: int, classes: int) -> nn.Module:
+        return nn.Sequential(nn.Linear(inputs, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, classes))
+
+    model = TorchLearner(network).fit(people(900), effort=5, rng=rng())
+    one_by_one = np.concatenate([model.predict_proba(people().X[i : i + 1]) for i in range(5)])
+    np.testing.assert_allclose(one_by_one, model.predict_proba(people().X[:5]), atol=1e-6)
+
+
+def test_thread_setting_and_random_state_of_torch_are_left_alone():
+    torch.manual_seed(3)
+    before, threads = torch.rand(1), torch.get_num_threads()
+    torch.manual_seed(3)
+    TorchLearner().fit(people(), effort=1, rng=rng())
+    assert torch.equal(torch.rand(1), before)
+    assert torch.get_num_threads() == threads
+
+
+def test_training_reaches_the_loss_of_a_plain_loop():
+    """A slow, obvious loop with the same network, optimiser and schedule: equal loss within 5 %."""
+    data = people(2000)
+    model = TorchLearner(MLP((32, 32))).fit(data, effort=15, rng=rng())
+    inputs, labels = torch.from_numpy(model.encoder(data.X)), torch.tensor(data.y)
+    torch.manual_seed(0)
+    network = MLP((32, 32))(inputs.shape[1], 2)
+    optimiser = torch.optim.Adam(network.parameters(), lr=1e-2, weight_decay=1e-4)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, 15 * 8)
+    for _ in range(15):
+        for batch in torch.randperm(2000).split(256):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(network(inputs[batch]), labels[batch]).backward()
+            optimiser.step()
+            schedule.step()
+    with torch.inference_mode():
+        ours, plain = (float(nn.functional.cross_entropy(n(inputs), labels)) for n in (model.network, network))
+    assert ours == pytest.approx(plain, rel=0.05, abs=0.01)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_network_trains_on_a_gpu(tmp_path):
+    learner = TorchLearner(device="cuda")
+    model = learner.fit(people(1500, 1), effort=20, rng=rng())
+    assert correct(model, people(500, 2)) > 0.85
+    learner.save(model, tmp_path / "m")
+    np.testing.assert_allclose(
+        TorchLearner().load(tmp_path / "m").predict_proba(people().X), model.predict_proba(people().X), atol=1e-4
+    )
+
+
+def test_forest_grows_by_the_trees_it_was_asked_for():
+    learner = SklearnLearner(RandomForestClassifier())
+    base = learner.fit(people(), effort=5, rng=rng())
+    assert len(learner.fit(people(seed=2), effort=3, rng=rng(), start=base).estimator.estimators_) == 8
+    assert len(base.estimator.estimators_) == 5
+
+
+def test_estimator_that_was_passed_in_stays_unfitted():
+    estimator = LogisticRegression()
+    SklearnLearner(estimator).fit(people(), effort=2, rng=rng())
+    assert not hasattr(estimator, "coef_")
+
+
+def test_estimator_without_probabilities_is_refused():
+    from sklearn.svm import LinearSVC
+
+    with pytest.raises(ParameterError, match="with predict_proba"):
+        SklearnLearner(LinearSVC())
+
+
+def test_abilities_are_read_off_the_estimator():
+    assert SklearnLearner().warm_starts
+    assert SklearnLearner(RandomForestClassifier()).warm_starts
+    assert not SklearnLearner(KNeighborsClassifier()).warm_starts
+
+
+def test_class_that_is_not_left_is_named_where_an_estimator_needs_it():
+    data = people()
+    with pytest.raises(DataError, match=r"1 of 2 classes occur in .* LogisticRegression needs them all: keep more"):
+        SklearnLearner(LogisticRegression()).fit(data.select(data.y == 0), effort=1, rng=rng())
+
+
+@pytest.mark.parametrize("learner", [TorchLearner(), XGBoostLearner(threads=1), SklearnLearner()])
+def test_boosting_networks_and_partial_fit_manage_with_one_class_left(learner):
+    data = people()
+    model = learner.fit(data.select(data.y == 0), effort=2, rng=rng())
+    assert (model.predict_proba(data.X)[:, 0] > 0.5).mean() > 0.9
+
+
+def test_untrusted_type_in_a_model_file_is_refused_with_the_remedy(tmp_path):
+    forest = SklearnLearner(RandomForestClassifier(), trusted=("sklearn.tree._tree.Tree",))
+    forest.save(forest.fit(people(), effort=2, rng=rng()), tmp_path / "m")
+    forest.load(tmp_path / "m")
+    with pytest.raises(ModelFileError, match=r"(?s)sklearn.tree._tree.Tree.*SklearnLearner\(trusted="):
+        SklearnLearner(RandomForestClassifier()).load(tmp_path / "m")
+
+
+def test_file_of_another_learner_and_a_flipped_byte_are_named(tmp_path):
+    path = tmp_path / "m"
+    learner = XGBoostLearner(threads=1)
+    learner.save(learner.fit(people(), effort=2, rng=rng()), path)
+    with pytest.raises(ModelFileError, match="'eupg-xgboost-1', expected 'eupg-torch-1'"):
+        TorchLearner().load(path)
+    content = bytearray(path.read_bytes())
+    content[-10] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ModelFileError, match="is damaged"):
+        learner.load(path)
+
+
+def test_network_of_another_shape_is_refused(tmp_path):
+    path = tmp_path / "m"
+    TorchLearner(MLP((8,))).save(TorchLearner(MLP((8,))).fit(people(), effort=1, rng=rng()), path)
+    with pytest.raises(ModelFileError, match="holds another network"):
+        TorchLearner(MLP((9,))).load(path)
+
+
+def test_model_of_another_learner_is_refused_as_a_start():
+    model = SklearnLearner().fit(people(), effort=1, rng=rng())
+    for learner in (TorchLearner(), XGBoostLearner(threads=1), LightGBMLearner(threads=1)):
+        with pytest.raises(ParameterError, match="use one learner throughout"):
+            learner.fit(people(), effort=1, rng=rng(), start=model)
+
+
+def test_model_files_are_neither_pickles_nor_hold_row_values(tmp_path):
+    for learner in (TorchLearner(), XGBoostLearner(threads=1), LightGBMLearner(threads=1), SklearnLearner()):
+        path = tmp_path / type(learner).__name__
+        learner.save(learner.fit(people(), effort=1, rng=rng()), path)
+        about = json.loads(path.read_bytes().split(b"\n", 1)[0])
+        assert {"format", "schema", "sha256"} <= set(about)
+        assert b"\x80\x04\x95" not in path.read_bytes()[:4096]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: TorchLearner(learning_rate=0),
+        lambda: TorchLearner(batch_size=0),
+        lambda: XGBoostLearner(max_depth=0),
+        lambda: LightGBMLearner(leaves=1),
+    ],
+)
+def test_meaningless_settings_are_refused_when_built(build):
+    with pytest.raises(ParameterError):
+        build()
