@@ -21,7 +21,7 @@ def estimators():
 @pytest.mark.parametrize(
     ("estimator", "check"), [pair for e in estimators() for pair in estimator_checks_generator(e, mark="skip")]
 )
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("ignore")
 def test_scikit_learn_checks_pass(estimator, check):
     check(estimator)
 

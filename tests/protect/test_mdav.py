@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from eupg.errors import DataError, ParameterError
-from eupg.protect.mdav import _exact, mdav, partitioned_mdav, within_group_sse
+from eupg.protect.microaggregation import _exact, mdav, partitioned_mdav, within_group_sse
 from protect.oracle_mdav import plain_mean, textbook_mdav
 
 slow_first_call = settings(deadline=None, max_examples=150)
@@ -225,5 +225,5 @@ def test_sse_needs_one_group_a_row():
 
 
 def test_importing_and_small_tables_do_not_load_the_compiler():
-    script = "import sys; from eupg.protect.mdav import mdav; mdav([[1.0], [2.0]], 2); sys.exit('numba' in sys.modules)"
+    script = "import sys; from eupg.protect.microaggregation import mdav; mdav([[1.0], [2.0]], 2); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
