@@ -64,7 +64,7 @@ def run() -> list[Result]:
             theirs / ours,
             "≥ 2.5",
             theirs >= 2.5 * ours,
-            f"{theirs / EPOCHS:.3f} s an epoch ({default} threads, the default) against {ours / EPOCHS:.3f} s (1 thread); "
+            f"{theirs / EPOCHS:.3f} s an epoch ({default} threads) against {ours / EPOCHS:.3f} s (1 thread); "
             f"the DataLoader on 1 thread takes {times[1] / EPOCHS:.3f} s, {times[1] / ours:.1f}×; "
             f"final training loss {losses[1]:.3f} and {losses[0]:.3f}",
         )

@@ -225,5 +225,5 @@ def test_sse_needs_one_group_a_row():
 
 
 def test_importing_and_small_tables_do_not_load_the_compiler():
-    script = "import sys; from eupg.protect.microaggregation import mdav; mdav([[1.0], [2.0]], 2); sys.exit('numba' in sys.modules)"
+    script = "import sys; from eupg.protect import mdav; mdav([[1.0], [2.0]], 2); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
