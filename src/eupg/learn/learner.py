@@ -54,6 +54,14 @@ def check_fit(examples: Examples, effort: int) -> None:
         raise NothingRetained("no example is left to learn from: keep at least one record, or retire the model")
 
 
+def threads_for_table(examples: Examples, asked: int) -> int:
+    """Return how many threads to boost with: as asked, or, for 0, one on a small table and all (0) on a large one.
+
+    Below a million values a second thread gains little where it is free and costs much where it is not.
+    """
+    return asked or (1 if examples.X.size < 1_000_000 else 0)
+
+
 def both_classes(positive: np.ndarray[tuple[int], np.dtype[np.floating]]) -> Probabilities:
     """Turn the probability of the second class into that of both."""
     second = positive.astype(np.float64)

@@ -15,7 +15,7 @@ from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, both_classes, check_fit
+from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table
 
 _FORMAT = "eupg-lightgbm-1"
 
@@ -44,7 +44,7 @@ class LightGBMLearner:
     leaves, learning_rate, reg_lambda, least_records
         Leaves a tree, step size, L2 penalty on leaf values, smallest number of records in a leaf.
     threads
-        CPU threads; 0 takes all.
+        CPU threads; 0 takes one for small tables and all for large ones.
     """
 
     leaves: int = 31
@@ -68,7 +68,7 @@ class LightGBMLearner:
         """Add ``effort`` trees to nothing, or to the given ensemble."""
         check_fit(examples, effort)
         schema = examples.schema
-        parameters = self._parameters(schema, rng)
+        parameters = self._parameters(examples, rng)
         before = None
         if start is not None:
             # LightGBM writes into the ensemble it goes on from, so it gets a copy.
@@ -83,16 +83,17 @@ class LightGBMLearner:
         booster = lgb.train(parameters, matrix, effort, init_model=before)
         return LightGBMModel(booster, schema)
 
-    def _parameters(self, schema: Schema, rng: np.random.Generator) -> dict[str, Any]:
+    def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
+        classes = examples.schema.classes
         objective: dict[str, Any] = {"objective": "binary"}
-        if schema.classes > 2:
-            objective = {"objective": "multiclass", "num_class": schema.classes}
+        if classes > 2:
+            objective = {"objective": "multiclass", "num_class": classes}
         return objective | {
             "num_leaves": self.leaves,
             "learning_rate": self.learning_rate,
             "lambda_l2": self.reg_lambda,
             "min_data_in_leaf": self.least_records,
-            "num_threads": self.threads,
+            "num_threads": threads_for_table(examples, self.threads),
             "seed": int(rng.integers(2**31)),
             "deterministic": True,
             "force_row_wise": True,

@@ -15,7 +15,7 @@ from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, both_classes, check_fit
+from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table
 
 _FORMAT = "eupg-xgboost-1"
 
@@ -48,7 +48,7 @@ class XGBoostLearner:
     refresh_leaves
         When going on from a model, first give the leaves of its trees new values from the new examples.
     threads
-        CPU threads; 0 takes all.
+        CPU threads; 0 takes one for small tables and all for large ones.
     """
 
     max_depth: int = 7
@@ -72,7 +72,7 @@ class XGBoostLearner:
         """Add ``effort`` trees to nothing, or to the given ensemble."""
         check_fit(examples, effort)
         matrix = _matrix(examples.schema, examples.X, examples.y)
-        parameters = self._parameters(examples.schema, rng)
+        parameters = self._parameters(examples, rng)
         before = _own(start).booster if start is not None else None
         if before is not None and self.refresh_leaves:
             update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
@@ -80,16 +80,17 @@ class XGBoostLearner:
         booster = xgb.train(parameters, matrix, effort, xgb_model=before)
         return XGBoostModel(booster, examples.schema)
 
-    def _parameters(self, schema: Schema, rng: np.random.Generator) -> dict[str, Any]:
+    def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
+        classes = examples.schema.classes
         objective: dict[str, Any] = {"objective": "binary:logistic"}
-        if schema.classes > 2:
-            objective = {"objective": "multi:softprob", "num_class": schema.classes}
+        if classes > 2:
+            objective = {"objective": "multi:softprob", "num_class": classes}
         return objective | {
             "max_depth": self.max_depth,
             "eta": self.learning_rate,
             "lambda": self.reg_lambda,
             "tree_method": "hist",
-            "nthread": self.threads,
+            "nthread": threads_for_table(examples, self.threads),
             "seed": int(rng.integers(2**31)),
             "verbosity": 0,
         }

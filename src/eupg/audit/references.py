@@ -1,0 +1,246 @@
+"""Reference models: the same recipe as the target, on random halves, so that an attack knows what "not seen" looks like.
+
+Halves come in complementary pairs: of every two models each record is inside one and outside the other, so that every
+scored record, member or not, is outside exactly half of them. Small models train side by side, one single-threaded
+process a core. Only their predictions are kept, never the models themselves; and what is kept is bound to the records
+it saw, so that :meth:`ReferenceStore.forget` can find and delete it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.data.dataset import Dataset, RecordId
+from eupg.data.score import Probabilities
+from eupg.errors import DataError, ParameterError
+from eupg.learn.learner import Model
+from eupg.rng import Randomness, Seeded
+
+Mask = NDArray[np.bool_]
+Step = Callable[[int, int], None]
+
+
+class Served(Protocol):
+    """What a recipe returns: something that holds a model."""
+
+    @property
+    def model(self) -> Model:
+        """The model."""
+
+
+class Recipe(Protocol):
+    """How the target was trained, to be repeated on other records; EUPG and Retrain are recipes."""
+
+    def train(self, data: Dataset, rng: Randomness) -> Served:
+        """Train on these records."""
+
+
+@dataclass(frozen=True, eq=False)
+class References:
+    """Predictions of every reference model on all records of the pool, and who was inside which.
+
+    Parameters
+    ----------
+    pool
+        The records the halves were drawn from: scored ones and others.
+    inside
+        (models, records): whether the model was trained on the record.
+    probabilities
+        (models, records, classes).
+    """
+
+    pool: Dataset
+    inside: Mask
+    probabilities: NDArray[np.float64]
+
+    def on(self, ids: Iterable[RecordId]) -> tuple[Mask, NDArray[np.float64]]:
+        """Return who was inside, and the predictions, for these records in this order."""
+        place = {name: row for row, name in enumerate(self.pool.ids.tolist())}
+        try:
+            rows = [place[str(name)] for name in ids]
+        except KeyError as error:
+            raise DataError(f"record {error} is not in the pool of the reference models: train them with it") from error
+        return self.inside[:, rows], self.probabilities[:, rows]
+
+
+def complementary_halves(groups: NDArray[np.int64], models: int, rng: np.random.Generator) -> Mask:
+    """Draw random halves in pairs, a half and its complement, split evenly inside every group of records.
+
+    Examples
+    --------
+    >>> halves = complementary_halves(np.array([0, 0, 0, 0, 1, 1]), 4, np.random.default_rng(7))
+    >>> halves.sum(axis=0).tolist()
+    [2, 2, 2, 2, 2, 2]
+    """
+    if isinstance(models, bool) or models < 2 or models % 2:
+        raise ParameterError(f"reference models come in pairs: ask for an even number of at least 2, got {models!r}")
+    inside = np.zeros((models, len(groups)), dtype=bool)
+    for pair in range(0, models, 2):
+        for group in np.unique(groups):
+            rows = np.flatnonzero(groups == group)
+            inside[pair, rng.permutation(rows)[: (len(rows) + pair // 2 % 2) // 2]] = True
+        inside[pair + 1] = ~inside[pair]
+    return inside
+
+
+def train_references(
+    recipe: Recipe,
+    pool: Dataset,
+    inside: Mask,
+    *,
+    seed: int,
+    jobs: int | None = None,
+    store: ReferenceStore | None = None,
+    step: Step | None = None,
+) -> References:
+    """Train one model for each row of ``inside`` and collect its predictions on the whole pool.
+
+    Parameters
+    ----------
+    recipe
+        How the target was trained.
+    pool, inside
+        The records, and which of them each model sees.
+    seed
+        Model i is trained with a stream of its own, so a run can be repeated and resumed.
+    jobs
+        Processes at the same time; by default one a core. With 1 everything stays in this process.
+    store
+        Where predictions are kept, so that a killed run goes on where it stopped.
+    step
+        Called with (done, total) after each model.
+    """
+    keys = [_key(recipe, pool, row, seed, i) for i, row in enumerate(inside)]
+    found = {i: store.get(key) for i, key in enumerate(keys)} if store else {}
+    done = {i: p for i, p in found.items() if p is not None}
+    tasks = [i for i in range(len(inside)) if i not in done]
+    for i, probabilities in _trained(recipe, pool, inside, seed, tasks, jobs or os.cpu_count() or 1):
+        done[i] = probabilities
+        if store:
+            store.put(keys[i], probabilities, pool.ids)
+        if step:
+            step(len(done), len(inside))
+    return References(pool, inside, np.stack([done[i] for i in range(len(inside))]))
+
+
+def _trained(
+    recipe: Recipe, pool: Dataset, inside: Mask, seed: int, tasks: list[int], jobs: int
+) -> Iterator[tuple[int, Probabilities]]:
+    if jobs == 1 or len(tasks) < 2:
+        for i in tasks:
+            yield i, _one(recipe, pool, inside[i], seed, i)
+        return
+    context = multiprocessing.get_context("spawn")
+    with (
+        _one_thread_each(),
+        ProcessPoolExecutor(
+            min(jobs, len(tasks)), mp_context=context, initializer=_begin, initargs=(recipe, pool, inside, seed)
+        ) as processes,
+    ):
+        waiting = {processes.submit(_work, i): i for i in tasks}
+        for finished in as_completed(waiting):
+            yield waiting[finished], finished.result()
+
+
+def _one(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> Probabilities:
+    served = recipe.train(pool.select(inside), Seeded(seed).stage(f"reference {i}"))
+    return served.model.predict_proba(pool.X)
+
+
+_shared: tuple[Recipe, Dataset, Mask, int] | None = None
+
+
+def _begin(recipe: Recipe, pool: Dataset, inside: Mask, seed: int) -> None:
+    """Receive what every task of this process needs, once."""
+    global _shared  # noqa: PLW0603
+    _shared = (recipe, pool, inside, seed)
+
+
+def _work(i: int) -> Probabilities:
+    assert _shared is not None
+    recipe, pool, inside, seed = _shared
+    return _one(recipe, pool, inside[i], seed, i)
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Let processes started inside use one thread each: more would fight over the same cores."""
+    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _key(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> str:
+    digest = hashlib.sha256(f"{recipe!r} {pool.schema!r} {seed} {i}".encode())
+    for array in (pool.X, pool.y, pool.ids, inside):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+class ReferenceStore:
+    """Predictions of reference models on disk, each bound to the records it saw.
+
+    Reference models are trained on raw records. Their predictions may therefore be kept only as long as everybody in
+    their pool is: :meth:`forget` deletes every entry whose pool held a forgotten record, inside or outside its half.
+
+    Parameters
+    ----------
+    folder
+        Where the entries lie; made if it is not there.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def get(self, key: str) -> Probabilities | None:
+        """Return the predictions under a key, or None."""
+        path = self.folder / f"{key}.npz"
+        if not path.is_file():
+            return None
+        with np.load(path, allow_pickle=False) as content:
+            return np.asarray(content["probabilities"])
+
+    def put(self, key: str, probabilities: Probabilities, ids: NDArray[np.str_]) -> None:
+        """Keep predictions, with the ids of all records in their pool; whole or not at all."""
+        partial = self.folder / f"{key}.partial-{os.getpid()}.npz"
+        np.savez(partial, probabilities=probabilities, ids=ids)
+        partial.replace(self.folder / f"{key}.npz")
+
+    def forget(self, ids: Iterable[RecordId]) -> list[str]:
+        """Delete every entry that saw one of these records, check that it is gone, and return the keys deleted."""
+        gone = np.array(sorted({str(i) for i in ids}), dtype=np.str_)
+        deleted = []
+        for path in sorted(self.folder.glob("*.npz")):
+            with np.load(path, allow_pickle=False) as content:
+                touched = bool(np.isin(content["ids"], gone).any())
+            if touched:
+                path.unlink()
+                deleted.append(path.stem)
+        left = [key for key in deleted if (self.folder / f"{key}.npz").exists()]
+        if left:
+            raise DataError(f"{len(left)} reference entries could not be deleted, first {left[0]}: check the folder")
+        return deleted
+
+    def __len__(self) -> int:
+        """Return the number of entries."""
+        return len(list(self.folder.glob("*.npz")))
