@@ -16,7 +16,8 @@ from eupg.learn.torch_learner import TorchLearner
 ROWS, COLUMNS, EPOCHS = 32_561, 90, 2
 
 
-def _data() -> Dataset:
+def table() -> Dataset:
+    """Return a table of Adult's size after encoding, with something to learn."""
     label = Categorical(name="label", role=Role.LABEL, categories=("no", "yes"))
     numbers = tuple(Numeric(name=f"v{j}", lower=-10, upper=10) for j in range(COLUMNS))
     rng = np.random.default_rng(7)
@@ -43,7 +44,7 @@ def _with_loader(inputs: torch.Tensor, labels: torch.Tensor) -> nn.Module:
 
 
 def run() -> list[Result]:
-    data, learner = _data(), TorchLearner()
+    data, learner = table(), TorchLearner()
     inputs = torch.from_numpy(Encoder.fit(data)(data.X))
     labels = torch.tensor(data.y)
     fitted = learner.fit(data, effort=EPOCHS, rng=np.random.default_rng(1))

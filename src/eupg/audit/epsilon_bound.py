@@ -27,6 +27,7 @@ from eupg.rng import Randomness
 Floats = NDArray[np.float64]
 # With more distinct records than this, each is too rare to count: a score stands in for the record.
 _MOST_OUTCOMES = 1024
+_MOST_BINS = 64
 
 
 @dataclass(frozen=True)
@@ -99,16 +100,16 @@ def epsilon_lower_bound(
 ) -> EpsilonBound:
     """Find the largest ε that a mechanism's outputs on two neighbouring inputs refute.
 
-    Every other run of each sample chooses the set of outputs and the direction; the runs in between are counted. So
-    one set is tested, and the bound holds with the stated confidence, exactly: half of the error for each of its two
-    counts. With ``candidates`` nothing is chosen: all runs are counted, and the error is shared by all candidates in
-    both directions.
+    One half of the runs chooses the set of outputs and the direction; the other half is counted. So one set is tested,
+    and the bound holds with the stated confidence, exactly: half of the error for each of its two counts. With
+    ``candidates`` nothing is chosen: all runs are counted, and the error is shared by all candidates in both
+    directions.
 
     Parameters
     ----------
     first, second
-        Independent outputs on the one and on the other input. Whole numbers or booleans are outputs as they are, and
-        sets of them are tried; other numbers are scores, and the sets are those at or above, or below, a threshold.
+        Independent outputs on the one and on the other input. Of whole numbers or booleans, any set may be
+        tried; other numbers are scores, and the sets are those at or above, or below, a threshold.
     confidence
         Chance that the true ε is not below the bound.
     delta
@@ -137,12 +138,11 @@ def epsilon_lower_bound(
         bounds = [_bound(s, *pair, error, delta) for s in sets for pair in ((a, b), (b, a))]
         found = max(bounds, key=lambda bound: bound.epsilon)
         return replace(found, confidence=confidence, chosen_apart=False)
-    if min(len(a), len(b)) < 2:
-        raise DataError(f"half of the runs choose and half are counted, got {len(a)} and {len(b)}: run at least 2 each")
-    chosen, swapped = choose(a[::2], b[::2], error, delta)
-    # Sorted samples stay representative in either half: every other run, not the first half of them.
-    counted = (b[1::2], a[1::2]) if swapped else (a[1::2], b[1::2])
-    return replace(_bound(chosen, *counted, error, delta), confidence=confidence)
+    if min(len(a), len(b)) < 4:
+        raise DataError(f"half of the runs choose and half are counted, got {len(a)} and {len(b)}: run at least 4 each")
+    # A fixed shuffle, so that samples that come sorted or in a pattern are halved fairly too.
+    a, b = (sample[np.random.default_rng(0).permutation(len(sample))] for sample in (a, b))
+    return _apart((a[::2], b[::2]), (a[1::2], b[1::2]), confidence, delta)
 
 
 def audit_mechanism_epsilon(
@@ -159,7 +159,8 @@ def audit_mechanism_epsilon(
 
     For mechanisms that treat each record on its own, such as local differential privacy: n copies in one table are
     then n independent runs. A released row is one output, all of its attributes together. Where these are too many to
-    count one by one, a row's score is the sum of its attributes' log-ratios, estimated on the runs that choose.
+    count one by one, a row's score is the sum of its attributes' log-ratios: a quarter of the runs estimates these, a
+    quarter chooses the threshold, and half are counted.
 
     Parameters
     ----------
@@ -175,8 +176,8 @@ def audit_mechanism_epsilon(
     claim = mechanism.guarantee(schema)
     if not isinstance(claim, DifferentiallyPrivate):
         raise ParameterError(f"ε belongs to differential privacy, got a claim of {claim.notion}: audit linkage instead")
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 2:
-        raise ParameterError(f"n must be a whole number of at least 2, got {n!r}")
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 4:
+        raise ParameterError(f"n must be a whole number of at least 4, got {n!r}")
     tables = [_copies(schema, record, int(n)) for record in (first_record, second_record)]
     one, two = (np.r_[t.X[0], t.y[0]] for t in tables)
     same = (one == two) | (np.isnan(one) & np.isnan(two))
@@ -189,7 +190,17 @@ def audit_mechanism_epsilon(
         if len(release) != n:
             raise DataError(f"expected a row a record, got {len(release)} rows for {n}: run it once a record instead")
         rows.append(np.column_stack([release.X, release.y]))
-    return epsilon_lower_bound(*_outcomes(rows[0], rows[1]), confidence=confidence, delta=claim.delta)
+    _check_share(confidence, "confidence")
+    return _apart(*_outcomes(rows[0], rows[1]), confidence, claim.delta)
+
+
+def _apart(
+    choosing: tuple[Sample, Sample], counted: tuple[Sample, Sample], confidence: float, delta: float
+) -> EpsilonBound:
+    """Choose a set and a direction on some runs, and count it on others."""
+    outputs, swapped = choose(*choosing, 1 - confidence, delta)
+    favoured, other = counted[::-1] if swapped else counted
+    return replace(_bound(outputs, favoured, other, 1 - confidence, delta), confidence=confidence)
 
 
 def _bound(outputs: OutputSet, favoured: Sample, other: Sample, error: float, delta: float) -> EpsilonBound:
@@ -237,16 +248,28 @@ def _copies(schema: Schema, record: Mapping[str, Any], n: int) -> Dataset:
     return Dataset(nameless, np.repeat(one.X, n, axis=0), np.repeat(one.y, n), names, names)
 
 
-def _outcomes(first: Floats, second: Floats) -> tuple[Sample, Sample]:
-    """Give each distinct row a number; where these are too many, give it a score, attribute by attribute."""
+def _outcomes(first: Floats, second: Floats) -> tuple[tuple[Sample, Sample], tuple[Sample, Sample]]:
+    """Give each distinct row a number, or where these are too many a score; return runs to choose on, and to count."""
     n, both = len(first), np.concatenate([first, second])
     numbers, scores = np.zeros(len(both), dtype=np.int64), np.zeros(len(both))
-    # Only the runs that choose the set may shape the outcomes; the others are counted with them.
-    choosing = np.r_[0:n:2, n : 2 * n : 2]
+    # Half of the runs are counted, and shape nothing. A quarter shapes the score, if there is one.
+    shaping, choosing = np.r_[0:n:4, n : 2 * n : 4], slice(0, n, 2)
     for column in both.T:
         values, codes = np.unique(column, return_inverse=True)
-        seen, others = (np.bincount(codes[rows], minlength=len(values)) for rows in np.split(choosing, 2))
-        scores += np.log((seen + 1) / (others + 1))[codes]
         numbers = np.unique(numbers * len(values) + codes, return_inverse=True)[1]
-    outcomes = numbers if len(np.unique(numbers[choosing])) <= _MOST_OUTCOMES else scores
-    return outcomes[:n], outcomes[n:]
+        codes = _coarse(column, codes, column[shaping])
+        seen, others = (np.bincount(codes[rows], minlength=codes.max() + 1) for rows in np.split(shaping, 2))
+        scores += np.log((seen + 1) / (others + 1))[codes]
+    outcomes: Sample = numbers
+    if len(np.unique(numbers[shaping])) > _MOST_OUTCOMES:
+        outcomes, choosing = scores, slice(2, n, 4)
+    a, b = outcomes[:n], outcomes[n:]
+    return (a[choosing], b[choosing]), (a[1::2], b[1::2])
+
+
+def _coarse(column: Floats, codes: NDArray[np.intp], choosing: Floats) -> NDArray[np.intp]:
+    """Put the values of a fine grid into bins of equal counts, and missing ones into one of their own."""
+    if codes.max() < _MOST_BINS:
+        return codes
+    edges = np.unique(np.quantile(choosing[~np.isnan(choosing)], np.linspace(0, 1, _MOST_BINS), method="lower"))
+    return np.where(np.isnan(column), len(edges) + 1, np.searchsorted(edges, column))

@@ -19,17 +19,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.audit.output_sets import clopper_pearson
+from eupg.audit.complement import Complement, subtract
+from eupg.audit.output_sets import binomial_bounds
 from eupg.data.attribute import Numeric, Role
 from eupg.data.dataset import Dataset, Matrix, RecordId
 from eupg.data.schema import Schema
-from eupg.errors import DataError, ParameterError
+from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.protect.guarantee import Guarantee, KAnonymous
-from eupg.protect.kanonymity import EffectiveK, Groups, effective_k
+from eupg.protect.kanonymity import Groups
 from eupg.protect.release import Release
 from eupg.rng import Randomness
 
-Rows = NDArray[np.intp]
+Mask = NDArray[np.bool_]
 
 
 class Grouping(Protocol):
@@ -56,10 +57,11 @@ class Rate:
     bound: float
 
     @classmethod
-    def counted(cls, hits: int, trials: int, bound: float, *, confidence: float) -> Rate:
-        """Count, with the interval of Clopper and Pearson."""
-        low, high = clopper_pearson(hits, trials, error=(1 - confidence) / 2)
-        return cls(int(hits), int(trials), float(low), float(high), float(bound))
+    def counted(cls, outcomes: Matrix, bound: float, *, confidence: float) -> Rate:
+        """Count ones among zeros, with the interval of Clopper and Pearson."""
+        hits, trials = int(outcomes.sum()), len(outcomes)
+        low, high = binomial_bounds(hits, trials, error=(1 - confidence) / 2)
+        return cls(hits, trials, float(low), float(high), bound)
 
     @property
     def rate(self) -> float:
@@ -77,29 +79,6 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Complement:
-    """What remains hidden from someone who knows every record but the targets.
-
-    Parameters
-    ----------
-    linked
-        Chance to pick a target's own row among those that no known record explains: the mean of 1 over their number.
-    rebuilt
-        Share of targets all of whose quasi-identifiers come out when what is left of each column is put together at
-        random; those alone in their group always do.
-    certain
-        Share of targets that come out so whatever the luck: at most one attribute still varies in their group.
-    effective_k
-        How many targeted people hide together in a group.
-    """
-
-    linked: float
-    rebuilt: float
-    certain: float
-    effective_k: EffectiveK
-
-
-@dataclass(frozen=True)
 class LinkageReport:
     """What an adversary achieved against a k-anonymous release, beside what was claimed.
 
@@ -107,8 +86,8 @@ class LinkageReport:
     ----------
     k
         The claim: at most one guess in k is right.
-    targets, releases
-        Records that were looked for, and how many releases were made and attacked.
+    records, targets, releases
+        Records in each release, those that were looked for, and how many releases were made and attacked.
     confidence
         Of both intervals together: an honest mechanism is accused with probability 1 − confidence at most.
     linked
@@ -120,6 +99,7 @@ class LinkageReport:
     """
 
     k: int
+    records: int
     targets: int
     releases: int
     confidence: float
@@ -134,23 +114,27 @@ class LinkageReport:
 
     def sentence(self) -> str:
         """Say the result in plain words, for a certificate."""
-        verdict = (
-            "this contradicts the claim" if self.contradicts else "this is in line with the claim and does not prove it"
+        known, sure = self.complement, f"{100 * self.confidence:g} %"
+        verdict = "contradicts the claim" if self.contradicts else "is in line with the claim, and does not prove it"
+        found = (
+            f"k={self.k}, {self.releases} releases, {self.linked.trials:,} guesses: the best-matching row was the "
+            f"record's own in {self.linked}, and one row still showed all quasi-identifiers in {self.intact}. At "
+            f"{sure} confidence this {verdict}."
         )
-        known = self.complement
+        if self.targets == self.records:
+            return f"{found} All records were targets, so none was known to the adversary beforehand."
         return (
-            f"Over {self.releases} releases with k={self.k}, the best-matching row was the record's own in "
-            f"{self.linked} of {self.linked.trials:,} guesses, and all quasi-identifiers stood together in one row for "
-            f"{self.intact}: at {100 * self.confidence:g} % confidence {verdict}. Someone who knows every record but the "
-            f"{self.targets:,} targets picks the right row with probability {known.linked:.0%} and rebuilds "
-            f"{known.rebuilt:.0%} of them exactly ({known.certain:.0%} for certain); {known.effective_k}."
+            f"{found} Someone who knows every record but the {self.targets:,} targets picks the right row with "
+            f"probability {known.linked:.0%} and rebuilds {known.rebuilt:.0%} of the targets exactly "
+            f"({known.certain:.0%} for certain); {known.effective_k}."
         )
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        rates = {"linked": {"rate": self.linked.rate}, "intact": {"rate": self.intact.rate}}
         values = asdict(self) | {"contradicts": self.contradicts}
-        return {name: value | rates[name] if name in rates else value for name, value in values.items()}
+        for name, counted in (("linked", self.linked), ("intact", self.intact)):
+            values[name]["rate"] = counted.rate
+        return values
 
 
 def linkage(
@@ -190,32 +174,87 @@ def linkage(
     --------
     >>> from eupg import ProbabilisticKAnonymity, Seeded, sources
     >>> data = sources.rand_hie().train
-    >>> people = data.of_subjects(data.subjects[:5]).ids
-    >>> report = linkage(ProbabilisticKAnonymity(k=30), data, Seeded(7), targets=people, trials=2)
+    >>> report = linkage(ProbabilisticKAnonymity(k=20), data, Seeded(7), targets=data.ids[::2000], trials=2)
     >>> report.linked.bound, report.contradicts, report.complement.rebuilt
-    (0.03333333333333333, False, 1.0)
+    (0.05, False, 1.0)
     """
-    claim, groups, wanted = _checked(mechanism, data, targets, trials, confidence)
+    claim, groups, wanted = _checked(mechanism, data, targets, trials)
+    if not 0 < confidence < 1:
+        raise ParameterError(f"confidence must lie between 0 and 1, got {confidence!r}")
     marked = _marked(data)
+    if (mechanism.groups(marked) != groups).any():
+        raise PrivacyError("a confidential attribute changed the groups: form them from the quasi-identifiers alone")
     known = [j for j, a in enumerate(data.schema.features) if a.role is Role.QUASI_IDENTIFIER]
-    truth = data.X[:, known]
-    right, together, chance, rebuilt = [], [], [], []
+    truth, guesses, shares = data.X[:, known], [], []
     for t in range(trials):
         stream = rng.stage(f"release {t}")
         shown = _followed(mechanism.protect(marked, stream))[:, known]
-        attacked = _attack(truth, shown, groups, wanted, stream.stage("adversary").generator())
-        for total, part in zip((right, together, chance), attacked, strict=True):
-            total.append(part)
-        rebuilt.append(_rebuild(truth, shown, groups, wanted, stream.stage("assembly")))
-    guesses = sum(len(r) for r in right)
+        guesses.append(_attack(truth, shown, groups, wanted, stream.stage("adversary").generator()))
+        shares.append(subtract(truth, shown, groups, wanted, stream.stage("complement")))
+    right, together, chance = np.concatenate(guesses, axis=1)
     return LinkageReport(
         k=claim.k,
+        records=len(data),
         targets=int(wanted.sum()),
-        releases=trials,
-        confidence=confidence,
-        linked=Rate.counted(sum(map(np.sum, right)), guesses, claim.bound, confidence=confidence),
-        intact=Rate.counted(
-            sum(map(np.sum, together)), guesses, float(np.mean(np.concatenate(chance))), confidence=confidence
-        ),
-        complement=_complement(truth, data, groups, wanted, float(np.mean(rebuilt))),
+        releases=int(trials),
+        confidence=float(confidence),
+        linked=Rate.counted(right, claim.bound, confidence=confidence),
+        intact=Rate.counted(together, float(chance.mean()), confidence=confidence),
+        complement=Complement.of(shares, groups, wanted, data.subjects),
     )
+
+
+def _attack(truth: Matrix, shown: Matrix, groups: Groups, wanted: Mask, generator: np.random.Generator) -> Matrix:
+    """Guess for one target a group; return whether it was right, whether any row was intact, and the chance of that."""
+    drawn = generator.permutation(np.flatnonzero(wanted))
+    attacked, first = np.unique(groups[drawn], return_index=True)
+    target = drawn[first]
+    rows = np.flatnonzero(np.isin(groups, attacked))
+    rows = rows[np.argsort(groups[rows], kind="stable")]
+    place = np.searchsorted(attacked, groups[rows])
+    size = np.bincount(place)
+    starts = np.cumsum(size) - size
+    wished = truth[target[place]]
+    match = (shown[rows] == wished) | (np.isnan(shown[rows]) & np.isnan(wished))
+    share = np.add.reduceat(match, starts, axis=0) / size[:, None]
+    # Should an attribute have kept its place, a match on a rare value says more: log(1 / share).
+    weight = -np.log(np.where(share > 0, share, 1.0))
+    score = (match * weight[place]).sum(axis=1).round(9)
+    best = np.lexsort((generator.random(len(rows)), score, place))[starts + size - 1]
+    intact = np.logical_or.reduceat(match.all(axis=1), starts)
+    return np.stack([rows[best] == target, intact, np.minimum(1.0, size * share.prod(axis=1))]).astype(np.float64)
+
+
+def _marked(data: Dataset) -> Dataset:
+    """Return the records with their position as one more confidential attribute, the last."""
+    name = "position"
+    while name in (a.name for a in data.schema.attributes):
+        name += "'"
+    marker = Numeric(name=name, role=Role.CONFIDENTIAL, lower=0, upper=len(data))
+    X = np.column_stack([data.X, np.arange(len(data))])
+    return Dataset(Schema((*data.schema.attributes, marker)), X, data.y, data.ids, data.subjects)
+
+
+def _followed(release: Release) -> Matrix:
+    """Return the released rows in the order of the records whose unpermuted part they carry."""
+    order = np.argsort(release.X[:, -1], kind="stable")
+    if not np.array_equal(release.X[order, -1], np.arange(len(order))):
+        raise DataError("the mechanism changed a confidential attribute, so rows cannot be followed: it must keep them")
+    return release.X[order]
+
+
+def _checked(
+    mechanism: Grouping, data: Dataset, targets: Iterable[RecordId] | None, trials: int
+) -> tuple[KAnonymous, Groups, Mask]:
+    claim = mechanism.guarantee(data.schema)
+    if not isinstance(claim, KAnonymous) or not hasattr(mechanism, "groups"):
+        raise ParameterError(
+            f"linkage is bounded by k-anonymity, got {type(mechanism).__name__} with a claim of {claim.notion}: "
+            "audit differential privacy with epsilon_lower_bound"
+        )
+    if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
+        raise ParameterError(f"trials must be a whole number of at least 1, got {trials!r}")
+    wanted = np.ones(len(data), dtype=np.bool_) if targets is None else data.where(targets)
+    if not wanted.any():
+        raise DataError("no target to look for: name at least one record, or leave targets out for all")
+    return claim, mechanism.groups(data), wanted

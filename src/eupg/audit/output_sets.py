@@ -22,12 +22,14 @@ _MOST_CUTS = 512
 _TINY = 1e-300
 
 
-def clopper_pearson(hits: ArrayLike, trials: int, *, error: float) -> tuple[Floats, Floats]:
-    """Return bounds of a proportion, each of them wrong with probability at most ``error``, whatever the truth.
+def binomial_bounds(hits: ArrayLike, trials: int, *, error: float) -> tuple[Floats, Floats]:
+    """Bound a proportion from below and above, each wrong with probability at most ``error``, whatever the truth.
+
+    The exact bounds of Clopper and Pearson (1934), for many counts at once.
 
     Examples
     --------
-    >>> low, high = clopper_pearson(0, 20, error=0.05)
+    >>> low, high = binomial_bounds(0, 20, error=0.05)
     >>> float(low), round(float(high), 4)  # the upper bound solves (1 − p)²⁰ = 0.05
     (0.0, 0.1391)
     """
@@ -38,31 +40,45 @@ def clopper_pearson(hits: ArrayLike, trials: int, *, error: float) -> tuple[Floa
 
 
 def choose(a: Sample, b: Sample, error: float, delta: float) -> tuple[OutputSet, bool]:
-    """Return the set that shows the largest ε on these runs, and whether the second input favours it."""
-    # Ranked by how much the first input favours them, outputs too are scores; no set beats those above a rank.
-    ranked = None if a.dtype == np.float64 else _ranked(a, b)
-    scores = (a, b) if ranked is None else (_ranks(ranked, a), _ranks(ranked, b))
-    cuts = _cuts(np.concatenate(scores))
-    below = [np.searchsorted(np.sort(s), cuts) for s in scores]
-    best, chosen = -math.inf, (0, True, False)
-    for above in (True, False):
-        hits = [len(s) - under if above else under for s, under in zip(scores, below, strict=True)]
-        for swapped in (False, True):
-            one, other = (1, 0) if swapped else (0, 1)
-            shown = epsilons(hits[one], len(scores[one]), hits[other], len(scores[other]), error, delta)
-            if shown.max() > best:
-                best, chosen = float(shown.max()), (int(shown.argmax()), above, swapped)
-    cut, above, swapped = float(cuts[chosen[0]]), *chosen[1:]
-    if ranked is None:
+    """Return the set that shows the largest ε on these runs, and whether the second input favours it.
+
+    Whole numbers are ranked on one half of the runs by how much the first input favours them. The other half chooses
+    between all those above, or below, a rank (no other set does better, were the ranking exact) and a plain threshold.
+    """
+    if a.dtype == np.float64:
+        _, cut, above, swapped = _best_cut(a, b, error, delta)
+        return (cut, above), swapped
+    ranked = _ranked(a, b)
+    a, b = a[1::2], b[1::2]
+    by_rank = _best_cut(_ranks(ranked, a), _ranks(ranked, b), error, delta)
+    by_value = _best_cut(a.astype(np.float64), b.astype(np.float64), error, delta)
+    _, cut, above, swapped = max(by_rank, by_value)
+    if by_value > by_rank:
         return (cut, above), swapped
     rank = np.arange(len(ranked))
     return np.sort(ranked[rank >= cut if above else rank < cut]), swapped
 
 
+def _best_cut(a: Floats, b: Floats, error: float, delta: float) -> tuple[float, float, bool, bool]:
+    """Return the largest ε of all thresholds, the threshold, its side, and whether the second input favours it."""
+    cuts = _cuts(np.concatenate([a, b]))
+    # Of many sets some rare one looks good by luck: sharing the error among all keeps to those that would repeat.
+    error /= 4 * len(cuts)
+    below = [np.searchsorted(np.sort(scores), cuts) for scores in (a, b)]
+    best = (-math.inf, 0.0, True, False)
+    for above in (True, False):
+        first, second = (len(s) - under if above else under for s, under in zip((a, b), below, strict=True))
+        for swapped, hits in ((False, (first, len(a), second, len(b))), (True, (second, len(b), first, len(a)))):
+            shown = epsilons(*hits, error, delta)
+            i = int(shown.argmax())
+            best = max(best, (float(shown[i]), float(cuts[i]), above, swapped))
+    return best
+
+
 def _ranked(a: Sample, b: Sample) -> Sample:
-    """Return the distinct outputs, from those the second input favours to those the first does."""
+    """Return the distinct outputs in the order of their ratio on every other run; one not seen there has none."""
     outputs, codes = np.unique(np.concatenate([a, b]), return_inverse=True)
-    seen, others = (np.bincount(c, minlength=len(outputs)) for c in np.split(codes, [len(a)]))
+    seen, others = (np.bincount(c[::2], minlength=len(outputs)) for c in np.split(codes, [len(a)]))
     return np.asarray(outputs[np.argsort((seen + 1) / (others + 1), kind="stable")])
 
 
@@ -82,15 +98,15 @@ def _cuts(scores: Floats) -> Floats:
 
 def epsilons(hits: ArrayLike, runs: int, others: ArrayLike, other_runs: int, error: float, delta: float) -> Floats:
     """Return log((low − δ) / high); each of the two bounds is wrong with half of the error."""
-    low, _ = clopper_pearson(hits, runs, error=error / 2)
-    _, high = clopper_pearson(others, other_runs, error=error / 2)
+    low, _ = binomial_bounds(hits, runs, error=error / 2)
+    _, high = binomial_bounds(others, other_runs, error=error / 2)
     return np.asarray(np.log(np.maximum(low - delta, _TINY) / high))
 
 
 def words(outputs: OutputSet) -> str:
     """Describe a set."""
     if isinstance(outputs, tuple):
-        return f"a score {'of at least' if outputs[1] else 'below'} {outputs[0]:g}"
+        return f"an output {'of at least' if outputs[1] else 'below'} {outputs[0]:g}"
     shown = ", ".join(str(o) for o in outputs[:6].tolist())
     return f"an output in {{{shown}{f' and {len(outputs) - 6} more' if len(outputs) > 6 else ''}}}"
 

@@ -1,9 +1,10 @@
-"""Reference models: the same recipe as the target, on random halves, so that an attack knows what "not seen" looks like.
+"""Reference models: the target's recipe on random halves, so that an attack knows what "not seen" looks like.
 
 Halves come in complementary pairs: of every two models each record is inside one and outside the other, so that every
 scored record, member or not, is outside exactly half of them. Small models train side by side, one single-threaded
-process a core. Only their predictions are kept, never the models themselves; and what is kept is bound to the records
-it saw, so that :meth:`ReferenceStore.forget` can find and delete it.
+process a core; on a GPU, a recipe that can trains them all in the same steps. Only their predictions are kept, never
+the models themselves; and what is kept is bound to the records it saw, so that :meth:`ReferenceStore.forget` can find
+and delete it.
 """
 
 from __future__ import annotations
@@ -137,6 +138,12 @@ def train_references(
 def _trained(
     recipe: Recipe, pool: Dataset, inside: Mask, seed: int, tasks: list[int], jobs: int
 ) -> Iterator[tuple[int, Probabilities]]:
+    if tasks and getattr(recipe, "batches", False):
+        streams = [Seeded(seed).stage(f"reference {i}") for i in tasks]
+        served = recipe.train_many([pool.select(inside[i]) for i in tasks], streams)  # type: ignore[attr-defined]
+        for i, each in zip(tasks, served, strict=True):
+            yield i, each.model.predict_proba(pool.X)
+        return
     if jobs == 1 or len(tasks) < 2:
         for i in tasks:
             yield i, _one(recipe, pool, inside[i], seed, i)

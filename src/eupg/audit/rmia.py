@@ -42,7 +42,8 @@ class RMIA:
         True when there are reference models trained with each record too.
     by_ratio
         Return ratio(x) itself and need no population. The score never decreases with ratio(x), so the ranking is the
-        same but for ties, which vanish as z grows in number: pass 1,000 or more of them.
+        same but for ties, which vanish as z grows in number: pass 1,000 or more of them. Records that dominate every z
+        tie at 1, so for the TPR at very low FPR the ratio is the sharper score.
 
     Examples
     --------

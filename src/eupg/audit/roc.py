@@ -112,7 +112,7 @@ def chance_of_hits(hits: int, members: int, nonmembers: int, fpr: float) -> floa
 
     With k alarms allowed, ``hits`` or more members stand above the (k+1)-th non-member exactly when the first hits + k
     of all records, in order of score, hold at most k non-members; if members and non-members are alike, every order is
-    equally likely. Ties make it smaller only.
+    equally likely. Where scores tie, chance finds fewer, and this is an upper bound.
     """
     allowed = _allowed(fpr, nonmembers)
     if allowed >= nonmembers:

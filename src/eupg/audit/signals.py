@@ -131,8 +131,8 @@ def check_members(members: Mask, records: int) -> Mask:
 def check_balanced(inside: Mask, members: Mask) -> None:
     """Raise unless every scored record, member or not, was left out by the same number of reference models.
 
-    A mean over fewer models is noisier, so a side that is left out less often gets a different spread of scores: the
-    AUC then moves away from 50 although the audited model remembers nothing.
+    A mean over fewer models is noisier, so a side that is left out less often gets more extreme scores: the TPR at low
+    FPR, and the AUC, then look like exposure although the audited model remembers nothing.
 
     Parameters
     ----------

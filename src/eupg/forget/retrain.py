@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
 from eupg.forget.unlearner import Trained, kept_ids, require_records
-from eupg.learn.learner import Learner
+from eupg.learn.learner import Learner, Model
 from eupg.protect.guarantee import Exact
 from eupg.rng import Randomness
 
@@ -37,9 +38,22 @@ class Retrain:
         """Train on all records."""
         require_records(data)
         model = self.learner.fit(data, effort=self.effort, rng=rng.stage("pretrain").generator())
-        claim = Exact(caveats=data.schema.caveats)
+        return self._trained(model, data)
+
+    def _trained(self, model: Model, data: Dataset) -> Trained:
         kept = frozenset(data.ids.tolist())
-        return Trained(model, kept, kept, frozenset(), claim, None)
+        return Trained(model, kept, kept, frozenset(), Exact(caveats=data.schema.caveats), None)
+
+    @property
+    def batches(self) -> bool:
+        """Whether the learner trains several models at once faster than one after another."""
+        return bool(getattr(self.learner, "batches", False))
+
+    def train_many(self, tables: Sequence[Dataset], rngs: Sequence[Randomness]) -> list[Trained]:
+        """Train on several tables at once, with a learner that can."""
+        generators = [rng.stage("pretrain").generator() for rng in rngs]
+        models = self.learner.fit_many(tables, effort=self.effort, rngs=generators)  # type: ignore[attr-defined]
+        return [self._trained(model, data) for model, data in zip(models, tables, strict=True)]
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
         """Train again on the retained records."""

@@ -54,6 +54,11 @@ def check_fit(examples: Examples, effort: int) -> None:
         raise NothingRetained("no example is left to learn from: keep at least one record, or retire the model")
 
 
+def total_effort(effort: int, start: Model | None) -> int:
+    """Return the effort of a model with that of the one it goes on from."""
+    return int(effort) + int(getattr(start, "effort", 0))
+
+
 def threads_for_table(examples: Examples, asked: int) -> int:
     """Return how many threads to boost with: as asked, or, for 0, one on a small table and all (0) on a large one.
 

@@ -15,17 +15,19 @@ from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table
+from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table, total_effort
 
 _FORMAT = "eupg-lightgbm-1"
 
 
 @dataclass(frozen=True, eq=False)
 class LightGBMModel:
-    """A boosted ensemble; the schema's coding is its input as it is."""
+    """A boosted ensemble, and how it was made; the schema's coding is its input as it is."""
 
     booster: lgb.Booster
     schema: Schema
+    learner: LightGBMLearner
+    effort: int
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the ensemble's probabilities."""
@@ -81,7 +83,7 @@ class LightGBMLearner:
             categorical_feature=[j for j, a in enumerate(schema.features) if isinstance(a, Categorical)],
         )
         booster = lgb.train(parameters, matrix, effort, init_model=before)
-        return LightGBMModel(booster, schema)
+        return LightGBMModel(booster, schema, self, total_effort(effort, start))
 
     def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
         classes = examples.schema.classes
@@ -103,13 +105,13 @@ class LightGBMLearner:
     def save(self, model: Model, path: Path) -> None:
         """Write the ensemble as LightGBM's text."""
         own = _own(model)
-        write_model(path, _FORMAT, own.schema, own.booster.model_to_string().encode())
+        write_model(path, _FORMAT, own.schema, own.booster.model_to_string().encode(), effort=own.effort)
 
     def load(self, path: Path) -> LightGBMModel:
         """Read an ensemble back."""
-        schema, _, payload = read_model(path, _FORMAT)
+        schema, about, payload = read_model(path, _FORMAT)
         booster = lgb.Booster(model_str=payload.decode())
-        return LightGBMModel(booster, schema)
+        return LightGBMModel(booster, schema, self, about["effort"])
 
 
 def _own(model: Model) -> LightGBMModel:

@@ -21,18 +21,20 @@ from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, check_fit
+from eupg.learn.learner import Model, check_fit, total_effort
 
 _FORMAT = "eupg-sklearn-1"
 
 
 @dataclass(frozen=True, eq=False)
 class SklearnModel:
-    """A fitted estimator and the encoder it was fitted with."""
+    """A fitted estimator, the encoder it was fitted with, and how it was made."""
 
     estimator: Any
     encoder: Encoder
     schema: Schema
+    learner: SklearnLearner
+    effort: int
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the estimator's probabilities, with a column for every class of the schema."""
@@ -99,7 +101,7 @@ class SklearnLearner:
                 estimator.partial_fit(inputs[order], examples.y[order], classes=np.arange(examples.schema.classes))
         else:
             self._fit_whole(estimator, inputs, examples, effort, go_on=start is not None)
-        return SklearnModel(estimator, encoder, examples.schema)
+        return SklearnModel(estimator, encoder, examples.schema, self, total_effort(effort, start))
 
     def _fit_whole(self, estimator: Any, inputs: Any, examples: Examples, effort: int, *, go_on: bool) -> None:
         present = len(np.unique(examples.y))
@@ -121,7 +123,8 @@ class SklearnLearner:
     def save(self, model: Model, path: Path) -> None:
         """Write the estimator with skops, which stores no code."""
         own = _own(model)
-        write_model(path, _FORMAT, own.schema, skops.io.dumps(own.estimator), encoder=own.encoder.to_json())
+        about = {"encoder": own.encoder.to_json(), "effort": own.effort}
+        write_model(path, _FORMAT, own.schema, skops.io.dumps(own.estimator), **about)
 
     def load(self, path: Path) -> SklearnModel:
         """Read an estimator back; types that are not trusted are refused before anything is built."""
@@ -132,7 +135,8 @@ class SklearnLearner:
             raise ModelFileError(
                 f"{path}: {error}; if you trust them, name them in SklearnLearner(trusted=…)"
             ) from error
-        return SklearnModel(estimator, Encoder.from_json(schema.features, about["encoder"]), schema)
+        encoder = Encoder.from_json(schema.features, about["encoder"])
+        return SklearnModel(estimator, encoder, schema, self, about["effort"])
 
 
 def _own(model: Model) -> SklearnModel:

@@ -15,17 +15,19 @@ from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table
+from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table, total_effort
 
 _FORMAT = "eupg-xgboost-1"
 
 
 @dataclass(frozen=True, eq=False)
 class XGBoostModel:
-    """A boosted ensemble; the schema's coding is its input as it is."""
+    """A boosted ensemble, and how it was made; the schema's coding is its input as it is."""
 
     booster: xgb.Booster
     schema: Schema
+    learner: XGBoostLearner
+    effort: int
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the ensemble's probabilities."""
@@ -78,7 +80,7 @@ class XGBoostLearner:
             update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
             before = xgb.train(parameters | update, matrix, before.num_boosted_rounds(), xgb_model=before)
         booster = xgb.train(parameters, matrix, effort, xgb_model=before)
-        return XGBoostModel(booster, examples.schema)
+        return XGBoostModel(booster, examples.schema, self, total_effort(effort, start))
 
     def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
         classes = examples.schema.classes
@@ -98,14 +100,14 @@ class XGBoostLearner:
     def save(self, model: Model, path: Path) -> None:
         """Write the ensemble as UBJSON."""
         own = _own(model)
-        write_model(path, _FORMAT, own.schema, bytes(own.booster.save_raw("ubj")))
+        write_model(path, _FORMAT, own.schema, bytes(own.booster.save_raw("ubj")), effort=own.effort)
 
     def load(self, path: Path) -> XGBoostModel:
         """Read an ensemble back."""
-        schema, _, payload = read_model(path, _FORMAT)
+        schema, about, payload = read_model(path, _FORMAT)
         booster = xgb.Booster({"nthread": self.threads})
         booster.load_model(bytearray(payload))
-        return XGBoostModel(booster, schema)
+        return XGBoostModel(booster, schema, self, about["effort"])
 
 
 def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:

@@ -1,0 +1,177 @@
+"""Membership inference from end to end: train references, collect signals, attack, report.
+
+The members are the records whose presence is in question (a forget set, say), the non-members records that were never
+used. Both are scored by the same references, which are outside of each equally often.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from eupg.audit.attack import Attack
+from eupg.audit.references import Recipe, References, ReferenceStore, Step, complementary_halves, train_references
+from eupg.audit.report import AuditReport, report
+from eupg.audit.rmia import RMIA, tune_a
+from eupg.audit.signals import Kind, Mask, Signals, check_balanced, measure
+from eupg.data.dataset import Dataset
+from eupg.errors import DataError, ParameterError
+from eupg.learn.learner import Learner, Model
+from eupg.rng import Randomness, Seeded
+
+# As many records as say clearly which value of RMIA's a is best.
+_TUNING_RECORDS = 5_000
+
+
+def audit(
+    model: Model,
+    members: Dataset,
+    nonmembers: Dataset,
+    *,
+    references: int | References = 8,
+    attack: Attack | None = None,
+    others: Dataset | None = None,
+    recipe: Recipe | None = None,
+    baseline: Model | None = None,
+    name: str = "the audited model",
+    seed: int = 0,
+    jobs: int | None = None,
+    store: ReferenceStore | None = None,
+    step: Step | None = None,
+) -> AuditReport:
+    """Ask how well an attacker can tell which records a model was trained on.
+
+    Parameters
+    ----------
+    model
+        The model under audit.
+    members, nonmembers
+        Records in question, and records that were never used; no record may be in both.
+    references
+        How many reference models to train (an even number), or ones that were trained before.
+    attack
+        By default RMIA, offline, with its ``a`` tuned on the references.
+    others
+        Further records of the training data, the retained ones: with them the references learn from as many records as
+        the model did, and a model of them alone, retrained without the members, is scored beside it.
+    recipe
+        How the model was trained: its EUPG or Retrain object. By default its learner, from scratch, at its effort.
+    baseline
+        A model that surely does not remember the members, in place of one retrained on ``others``.
+    name
+        What the model is called in the report.
+    seed, jobs, store, step
+        As in :func:`eupg.audit.references.train_references`.
+    """
+    attack = RMIA() if attack is None else attack
+    scored = _together(members, nonmembers)
+    if attack.needs_in + attack.needs_out == 0:
+        trained = None
+    elif isinstance(references, References):
+        trained = references
+    else:
+        recipe = recipe or recipe_of(model)
+        pool, inside = _halves(members, nonmembers, others, references, seed, online=attack.needs_in > 0)
+        trained = train_references(recipe, pool, inside, seed=seed, jobs=jobs, store=store, step=step)
+    if isinstance(attack, RMIA) and attack.a is None and not attack.online and trained is not None:
+        attack = replace(attack, a=tune_a(_tuning(trained, scored)))
+    if baseline is None and others is not None and len(others):
+        baseline = (recipe or recipe_of(model)).train(others, Seeded(seed).stage("baseline")).model
+    beside = None if baseline is None else _score(attack, baseline, scored, len(members), trained, "retraining", None)
+    return _score(attack, model, scored, len(members), trained, name, beside)
+
+
+@dataclass(frozen=True)
+class FromScratch:
+    """The plainest recipe: one learner, one effort, no starting model."""
+
+    learner: Learner
+    effort: int
+
+    def train(self, data: Dataset, rng: Randomness) -> Fitted:
+        """Fit a model."""
+        return Fitted(self.learner.fit(data, effort=self.effort, rng=rng.generator()))
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model that was fitted for an audit."""
+
+    model: Model
+
+
+def recipe_of(model: Model) -> FromScratch:
+    """Return how a model was made, if it says so: its learner, from scratch, for all the effort that went into it."""
+    learner, effort = getattr(model, "learner", None), getattr(model, "effort", 0)
+    if not isinstance(learner, Learner) or effort < 1:
+        raise ParameterError(
+            f"{type(model).__name__} does not say how it was trained: pass recipe=, its EUPG or Retrain object"
+        )
+    return FromScratch(learner, effort)
+
+
+def _together(members: Dataset, nonmembers: Dataset) -> Dataset:
+    if not len(members) or not len(nonmembers):
+        empty = "members" if not len(members) else "non-members"
+        raise DataError(f"an audit compares members with non-members, and there are no {empty}: pass at least one")
+    both = np.intersect1d(members.ids, nonmembers.ids)
+    if len(both):
+        raise DataError(
+            f"{len(both)} ids are among members and non-members, first {str(both[0])!r}: a record is one or the other; "
+            "if two tables number their rows alike, give them ids of their own"
+        )
+    return members.plus(nonmembers)
+
+
+def _halves(
+    members: Dataset, nonmembers: Dataset, others: Dataset | None, models: int, seed: int, *, online: bool
+) -> tuple[Dataset, Mask]:
+    """Draw who is inside which reference model; where enough others are known, no scored record is inside any.
+
+    An offline attack needs models trained without a record, and then all of them are: twice as many as in halves of
+    everything, at the same cost.
+    """
+    parts = [members, nonmembers, *([others] if others is not None else [])]
+    pool = parts[0]
+    for part in parts[1:]:
+        pool = pool.plus(part)
+    groups = np.repeat(np.arange(len(parts)), [len(p) for p in parts])
+    inside = complementary_halves(groups, models, Seeded(seed).stage("halves").generator())
+    if not online and others is not None and len(others) >= len(members):
+        inside[:, groups < 2] = False
+    return pool, inside
+
+
+def _tuning(trained: References, scored: Dataset) -> Signals:
+    """Return signals of records that some references saw and some did not; they stand in for the target's."""
+    mixed = trained.inside.any(axis=0) & ~trained.inside.all(axis=0)
+    apart = mixed & ~np.isin(trained.pool.ids, scored.ids)
+    rows = np.flatnonzero(apart if apart.any() else mixed)[:_TUNING_RECORDS]
+    each = np.stack(
+        [measure(p[rows], trained.pool.y[rows], kind=Kind.PROBABILITY)[:, None] for p in trained.probabilities]
+    )
+    return Signals(each[0], each, trained.inside[:, rows])
+
+
+def _score(
+    attack: Attack,
+    model: Model,
+    scored: Dataset,
+    members: int,
+    trained: References | None,
+    name: str,
+    baseline: AuditReport | None,
+) -> AuditReport:
+    kind = attack.kinds[0]
+    mask = np.arange(len(scored)) < members
+    target = measure(model.predict_proba(scored.X), scored.y, kind=kind)[:, None]
+    if trained is None:
+        signals = Signals.without_references(target, kind=kind)
+    else:
+        inside, probabilities = trained.on(scored.ids)
+        check_balanced(inside, mask)
+        each = np.stack([measure(p, scored.y, kind=kind)[:, None] for p in probabilities])
+        others = Signals(target[~mask], each[:, ~mask], inside[:, ~mask], kind=kind)
+        signals = Signals(target, each, inside, population=others, kind=kind)
+    return report(attack.score(signals), mask, attack=attack, model=name, baseline=baseline)

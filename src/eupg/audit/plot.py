@@ -1,0 +1,83 @@
+"""The ROC curve of an audit on logarithmic axes, where the few records that are surely found can be seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eupg.audit.report import AuditReport
+from eupg.audit.roc import roc_curve
+from eupg.errors import DataError, MissingFramework, ParameterError
+
+# Okabe and Ito's palette, told apart by colour-blind readers; line styles differ too, for print in grey.
+_BLUE, _ORANGE, _GREY = "#0072B2", "#D55E00", "#6b6b6b"
+_SUFFIXES = (".png", ".svg")
+
+
+def roc_figure(report: AuditReport, path: str | Path) -> Path:
+    """Draw how many members an attacker finds for each share of non-members wrongly accused; return the path.
+
+    Both axes are logarithmic: the left end, few false alarms, is where an attack does harm. The marked points are those
+    of the report, with their exact intervals; left of the shaded edge there are too few non-members to see anything.
+    The baseline's curve is drawn too.
+
+    Parameters
+    ----------
+    report
+        A report with its scores; one read back from JSON has none.
+    path
+        Where to write, ``.svg`` or ``.png``.
+    """
+    target = Path(path)
+    if target.suffix.lower() not in _SUFFIXES:
+        raise ParameterError(f"a figure is written as .svg or .png, got {target.name!r}")
+    if report.scores is None:
+        raise DataError("this report has no scores (it was read from JSON): draw the one that report() returned")
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingFramework("a ROC figure needs matplotlib: pip install 'eupg[demo]'") from error
+    style: Any = {"font.size": 10, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "eupg"}
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(5.6, 4.8), layout="constrained")
+        _draw(figure.add_subplot(), report)
+        metadata: Any = {"Date": None} if target.suffix.lower() == ".svg" else None
+        figure.savefig(target, dpi=150, metadata=metadata)
+    return target
+
+
+def _draw(axes: Any, report: AuditReport) -> None:
+    edge = 1 / report.nonmembers
+    least = float(10 ** np.floor(np.log10(min(edge, 1 / report.members, 1e-3) / 1.5)))
+    axes.set(xscale="log", yscale="log", xlim=(least, 1), ylim=(least, 1.15))
+    _curve(axes, report, least, color=_BLUE, linewidth=2.2, linestyle="-", zorder=3)
+    if report.baseline is not None and report.baseline.scores is not None:
+        _curve(axes, report.baseline, least, color=_ORANGE, linewidth=1.6, linestyle=(0, (5, 2)), zorder=2)
+    axes.plot([least, 1], [least, 1], color=_GREY, linewidth=1, linestyle=":", label="chance (AUC 50)")
+    for tail in report.tails:
+        if tail.resolvable and tail.tpr > 0:
+            reach = [[(tail.tpr - tail.low) / 100], [(tail.high - tail.tpr) / 100]]
+            point: Any = {"color": "black", "marker": "o", "markersize": 5, "capsize": 4, "zorder": 4}
+            axes.errorbar(tail.at / 100, tail.tpr / 100, reach, **point)
+    unseen = f"below 1 in {report.nonmembers:,}: cannot be seen"
+    axes.axvspan(least, edge, color=_GREY, alpha=0.18, linewidth=0, label=unseen)
+    axes.set_xlabel("non-members wrongly accused (false-positive rate)")
+    axes.set_ylabel("members found (true-positive rate)")
+    axes.set_title(f"{report.attack}: {report.members:,} members, {report.nonmembers:,} non-members", fontsize=10)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda share, _: f"{100 * share:g} %")
+    axes.grid(which="major", color="#dddddd", linewidth=0.6)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="lower right", fontsize=9)
+
+
+def _curve(axes: Any, report: AuditReport, least: float, **style: Any) -> None:
+    assert report.scores is not None
+    assert report.mask is not None
+    fpr, tpr = roc_curve(report.scores, report.mask)
+    label = f"{report.model}: AUC {report.auc:.1f} ({report.low:.1f} to {report.high:.1f})"
+    # A share of zero has no place on a logarithmic axis: it is drawn at, or below, the edge.
+    axes.step(np.maximum(fpr, least), np.maximum(tpr, least / 10), where="post", label=label, **style)
