@@ -24,7 +24,7 @@ def test_every_public_name_exists_and_is_listed_once():
 
 
 def test_homes_and_public_names_agree():
-    assert set(eupg._HOME) | {"sources"} == set(eupg.__all__)
+    assert set(eupg._HOME) | set(eupg._MODULES) == set(eupg.__all__)
 
 
 def test_unknown_name_is_an_attribute_error():

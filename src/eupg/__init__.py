@@ -1,6 +1,6 @@
 """EUPG: forget a person's data fast, with a privacy guarantee that is stated exactly and can be checked.
 
-The flow, one word a stage: protect → pretrain → finetune → deploy → forget.
+The flow, one word a stage: protect → pretrain → finetune → deploy → forget → audit.
 
 >>> from eupg import EUPG, ProbabilisticKAnonymity, Seeded, SklearnLearner, sources
 >>> data = sources.rand_hie().train
@@ -22,6 +22,12 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from eupg import audit
+    from eupg.audit.lira import LiRA
+    from eupg.audit.loss import LossAttack
+    from eupg.audit.references import ReferenceStore
+    from eupg.audit.report import AuditReport
+    from eupg.audit.rmia import RMIA
     from eupg.data import sources
     from eupg.data.attribute import Attribute, Categorical, Key, Listed, Missing, Numeric, Ordinal, Outside, Role
     from eupg.data.dataset import Dataset, Examples
@@ -45,7 +51,13 @@ if TYPE_CHECKING:
     from eupg.protect.utility import Embedding, learn_embeddings
     from eupg.rng import Randomness, Secret, Seeded
 
+_MODULES = {"audit": "eupg.audit", "sources": "eupg.data.sources"}
 _HOMES = {
+    "eupg.audit.lira": ("LiRA",),
+    "eupg.audit.loss": ("LossAttack",),
+    "eupg.audit.references": ("ReferenceStore",),
+    "eupg.audit.report": ("AuditReport",),
+    "eupg.audit.rmia": ("RMIA",),
     "eupg.data.attribute": (
         "Attribute",
         "Categorical",
@@ -84,6 +96,8 @@ _EXTRAS = {"torch": "torch", "safetensors": "torch", "xgboost": "xgboost", "ligh
 __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Attribute",
+    "audit",
+    "AuditReport",
     "Categorical",
     "Dataset",
     "DifferentiallyPrivate",
@@ -100,8 +114,10 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "learn_embeddings",
     "Learner",
     "LightGBMLearner",
+    "LiRA",
     "Listed",
     "LocalDP",
+    "LossAttack",
     "Mechanism",
     "Missing",
     "MLP",
@@ -112,8 +128,10 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Outside",
     "ProbabilisticKAnonymity",
     "Randomness",
+    "ReferenceStore",
     "Release",
     "Retrain",
+    "RMIA",
     "Role",
     "Schema",
     "Secret",
@@ -130,8 +148,8 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, and name the extra to install if its framework is absent."""
-    if name == "sources":
-        return importlib.import_module("eupg.data.sources")
+    if name in _MODULES:
+        return importlib.import_module(_MODULES[name])
     if name not in _HOME:
         raise AttributeError(f"module 'eupg' has no attribute {name!r}")
     try:

@@ -123,12 +123,12 @@ def train_references(
         Called with (done, total) after each model.
     """
     keys = [_key(recipe, pool, row, seed, i) for i, row in enumerate(inside)]
-    found = {i: store.get(key) for i, key in enumerate(keys)} if store else {}
+    found = {i: store.get(key) for i, key in enumerate(keys)} if store is not None else {}
     done = {i: p for i, p in found.items() if p is not None}
     tasks = [i for i in range(len(inside)) if i not in done]
     for i, probabilities in _trained(recipe, pool, inside, seed, tasks, jobs or os.cpu_count() or 1):
         done[i] = probabilities
-        if store:
+        if store is not None:
             store.put(keys[i], probabilities, pool.ids)
         if step:
             step(len(done), len(inside))
