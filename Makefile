@@ -45,7 +45,7 @@ $(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/.venv
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt pyproject.toml | $(VENV)/.venv
+$(VENV)/.test: requirements/test.txt requirements/demo.txt pyproject.toml | $(VENV)/.venv
 	$(PIP) install --quiet -r requirements/test.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.demo

@@ -9,19 +9,23 @@ from eupg.audit.references import complementary_halves, train_references
 from eupg.forget.retrain import Retrain
 from eupg.learn.torch_learner import TorchLearner
 
-MODELS, EPOCHS = 8, 25
+MODELS, EPOCHS = 8, 50
 
 
 def run() -> list[Result]:
     pool = table()
     inside = complementary_halves(np.zeros(len(pool), dtype=np.int64), MODELS, np.random.default_rng(0))
     recipe = Retrain(TorchLearner(), EPOCHS)
-    times = {
-        jobs: median_s(lambda: train_references(recipe, pool, inside, seed=0, jobs=jobs), repeats=1, warm_up=False)  # noqa: B023
-        for jobs in (1, 2)
-    }
-    ratio = times[1] / times[2]
-    detail = f"{times[1]:.1f} s against {times[2]:.1f} s for {MODELS} MLPs, {EPOCHS} epochs on halves of 32,561×90"
+
+    def seconds(jobs: int) -> float:
+        return median_s(lambda: train_references(recipe, pool, inside, seed=0, jobs=jobs), repeats=1, warm_up=False)
+
+    first, again, alone = seconds(2), seconds(2), seconds(1)
+    ratio = alone / again
+    detail = (
+        f"{alone:.1f} s against {again:.1f} s for {MODELS} MLPs, {EPOCHS} epochs on halves of 32,561×90; the first "
+        f"time in a process, with PyTorch loaded into the workers, {first:.1f} s"
+    )
     results = [Result("reference models, one process over two", ratio, "≥ 1.7 on 2 cores", ratio >= 1.7, detail)]
     return results + (_gpu(pool, inside) if torch.cuda.is_available() else [])
 

@@ -7,7 +7,7 @@ The flow, one word a stage: protect → pretrain → finetune → deploy → for
 >>> method = EUPG(ProbabilisticKAnonymity(k=30), SklearnLearner(), pretrain=2, finetune=1)
 >>> trained = method.train(data, Seeded(7))             # protect, pretrain on the release, finetune on the records
 >>> person = data.of_subjects(["125024"])
->>> print(trained.claim_for(person.ids).sentence()[:32])
+>>> print(trained.claim_for(person).sentence()[:32])
 Probabilistic k-anonymity (k=30)
 >>> trained = method.forget(trained, data.without(person.ids), Seeded(7))
 >>> trained.ids.isdisjoint(person.ids)

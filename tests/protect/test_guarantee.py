@@ -65,7 +65,7 @@ def test_no_other_notion_implies_another():
 @given(GUARANTEES, st.integers(1, 5))
 def test_group_privacy_never_strengthens(a, records):
     assert a.implies(a.for_person(records))
-    assert a.for_person(records).implies(a.for_person(records + 1))
+    assert a.for_person(records).implies(a.for_person(2 * records))
 
 
 @given(GUARANTEES, st.integers(1, 4), st.integers(1, 4))
@@ -86,6 +86,33 @@ def test_a_second_release_never_strengthens_the_claim(a, b):
     if type(together) is type(a):
         assert a.implies(together) or isinstance(a, Exact)
     assert together.seeded or not (a.seeded and not isinstance(a, (Exact, NoGuarantee)))
+
+
+@given(GUARANTEES, GUARANTEES)
+def test_whoever_implies_a_claim_implies_it_for_people_with_more_records(a, b):
+    if a.implies(b):
+        assert a.for_person(3).implies(b.for_person(3))
+
+
+def test_claim_for_one_record_is_not_the_claim_for_five():
+    assert not KAnonymous(k=30).implies(KAnonymous(k=90, records=5))
+    assert KAnonymous(k=30).implies(KAnonymous(k=30, records=5))
+    assert not DifferentiallyPrivate(epsilon=1).implies(DifferentiallyPrivate(epsilon=1, records=2))
+    assert DifferentiallyPrivate(epsilon=2, records=2).implies(DifferentiallyPrivate(epsilon=2))
+
+
+def test_caveats_and_seeds_survive_composition():
+    exact = Exact(caveats=("categories were read",))
+    for claim in (DifferentiallyPrivate(epsilon=1), KAnonymous(k=5), NoGuarantee()):
+        assert exact.compose(claim).caveats == claim.compose(exact).caveats or isinstance(claim, NoGuarantee)
+        assert "categories were read" in exact.compose(claim).caveats
+    assert DifferentiallyPrivate(epsilon=1, seeded=True).compose(NoGuarantee()).seeded
+    assert NoGuarantee().compose(KAnonymous(k=3, seeded=True)).seeded
+
+
+def test_sentence_for_a_person_speaks_of_their_records():
+    assert "a forgotten person's 3 records" in DifferentiallyPrivate(epsilon=1).for_person(3).sentence()
+    assert "added probability of 1e-05" in DifferentiallyPrivate(epsilon=1, delta=1e-5).sentence()
 
 
 @given(GUARANTEES)

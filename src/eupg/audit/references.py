@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Protocol
 
@@ -148,7 +149,7 @@ def _trained(
         for i in tasks:
             yield i, _one(recipe, pool, inside[i], seed, i)
         return
-    context = multiprocessing.get_context("spawn")
+    context = _context(recipe)
     with (
         _one_thread_each(),
         ProcessPoolExecutor(
@@ -158,6 +159,18 @@ def _trained(
         waiting = {processes.submit(_work, i): i for i in tasks}
         for finished in as_completed(waiting):
             yield waiting[finished], finished.result()
+
+
+def _context(recipe: Recipe) -> BaseContext:
+    """Return how processes are started: from a server that has the recipe's framework loaded, where that exists.
+
+    The server is started once; what it forks has no threads yet, unlike this process, which must not be forked.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__, type(getattr(recipe, "learner", recipe)).__module__])
+    return context
 
 
 def _one(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> Probabilities:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import Listed, Role
+from eupg.data.attribute import Attribute, Listed, Missing, Numeric, Role, category_text
 from eupg.data.schema import Schema, as_frame
 from eupg.errors import DataError, ParameterError, UnknownRecord
 
@@ -86,12 +86,18 @@ class Dataset:
         if not len(self.y) == len(self.ids) == len(self.subjects) == rows:
             found = f"{len(self.y)}, {len(self.ids)} and {len(self.subjects)}"
             raise DataError(f"{rows} rows need as many labels, ids and subjects, got {found}: pass one of each a row")
+        if len(set(self.ids.tolist())) < rows:
+            _distinct(self.ids, "ids")
+        for j, attribute in enumerate(self.schema.features):
+            _check_codes(attribute, self.X[:, j])
+        _check_codes(self.schema.label, self.y.astype(np.float64))
 
     @classmethod
     def from_table(cls, table: Any, schema: Schema, *, ids: str | None = None) -> Dataset:
         """Check a pandas, Arrow or polars table against the schema and take it in.
 
-        Record ids come from the column ``ids``, else from the schema's only identifier, else from the row's position.
+        Record ids come from the column ``ids``, else from the schema's only identifier, else from the table's index,
+        which for a fresh table is the row's position and for a part of one still names the same rows.
         """
         frame = as_frame(table)
         absent = [a.name for a in schema.attributes if a.name not in frame.columns and a.role is not Role.IDENTIFIER]
@@ -99,7 +105,7 @@ class Dataset:
             raise DataError(f"the table has no column {absent[0]!r}; it has {list(frame.columns)}")
         if ids is None and len(schema.identifiers) == 1 and schema.identifiers[0].name in frame.columns:
             ids = schema.identifiers[0].name
-        names = _names(frame, ids) if ids else np.arange(len(frame)).astype(np.str_)
+        names = _names(frame, ids) if ids else _index(frame)
         return cls(
             schema=schema,
             X=np.column_stack([a.encode(frame[a.name]) for a in schema.features]),
@@ -188,7 +194,6 @@ def read_table(path: str | Path, schema: Schema | None = None, *, names: Iterabl
 
 
 def _names(frame: pd.DataFrame, column: str) -> Names:
-    from eupg.data.attribute import category_text
 
     if column not in frame.columns:
         raise DataError(f"the table has no column {column!r} to take names from; it has {list(frame.columns)}")
@@ -197,6 +202,29 @@ def _names(frame: pd.DataFrame, column: str) -> Names:
     if empty:
         raise DataError(f"column {column!r}: {empty} of {len(text)} rows name nobody: fill them in or drop the rows")
     return text.astype(np.str_)
+
+
+def _index(frame: pd.DataFrame) -> Names:
+    text = category_text(frame.index.to_series(), "index")
+    if any(v is None for v in text):
+        raise DataError("the table's index has missing entries: name a column of record ids, or reset the index")
+    return text.astype(np.str_)
+
+
+def _check_codes(attribute: Attribute, values: Matrix) -> None:
+    """Refuse values that the schema's coding does not have; a table comes in through from_table, which encodes it."""
+    known = values[~np.isnan(values)] if attribute.missing is Missing.KEEP else values
+    if isinstance(attribute, Numeric):
+        fits = (known >= attribute.lower) & (known <= attribute.upper)
+    elif isinstance(attribute, Listed):
+        fits = (known >= 0) & (known < len(attribute.categories)) & (known == np.floor(known))
+    else:
+        fits = np.zeros(len(known), dtype=bool)
+    if not fits.all():
+        raise DataError(
+            f"column {attribute.name!r}: {int((~fits).sum())} of {len(values)} rows hold values outside the schema's "
+            "coding: encode the table with Dataset.from_table"
+        )
 
 
 def _distinct(names: Names, column: str | None) -> Names:

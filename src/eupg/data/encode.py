@@ -1,8 +1,9 @@
 """Rows of a schema as the numbers a network or a linear model wants: z-scores and one-hot categories.
 
 Category lists come from the schema. Means and spreads come from the examples at hand and belong to the model fitted on
-them: the release's to the base model, the retained records' to the fine-tuned one. None of them outlives a forget.
-``docs/architecture.md`` compares this with scaling by public bounds, by quantiles, and with keeping the release's.
+them; none of them outlives a forget. A model that goes on from another takes the new examples' scales, unless the first
+one's are pinned: those of a k-anonymous release are, since beside it exact means of the retained records would betray
+the forgotten ones. ``docs/architecture.md`` compares this with other scalings.
 """
 
 from __future__ import annotations
@@ -30,23 +31,32 @@ class Encoder:
     features
         The attributes, in order.
     centre, spread
-        Mean and standard deviation of each feature; not used for categories without an order.
+        Mean and standard deviation of each feature; 0 and 1 for categories without an order.
+    pinned
+        Whether models that go on from this one keep its scales.
     """
 
     features: tuple[Attribute, ...]
     centre: NDArray[np.float64]
     spread: NDArray[np.float64]
+    pinned: bool = False
 
     @classmethod
     def fit(cls, examples: Examples, *, start: Encoder | None = None) -> Encoder:
-        """Take means and spreads from the examples, or from ``start`` where the examples are too few."""
-        if start is not None and len(examples.y) < _ENOUGH:
+        """Take means and spreads from the examples, or from ``start`` where it is pinned or the examples too few."""
+        if start is not None and (start.pinned or len(examples.y) < _ENOUGH):
             return start
+        nominal = np.array([isinstance(a, Categorical) for a in examples.schema.features])
         empty = np.isnan(examples.X)
         known = np.maximum((~empty).sum(axis=0), 1)
         centre = np.where(empty, 0.0, examples.X).sum(axis=0) / known
         spread = np.sqrt((np.where(empty, 0.0, examples.X - centre) ** 2).sum(axis=0) / known)
-        return cls(examples.schema.features, centre, np.where(spread > 0, spread, 1.0))
+        return cls(
+            examples.schema.features,
+            np.where(nominal, 0.0, centre),
+            np.where(nominal | (spread == 0), 1.0, spread),
+            pinned=bool(getattr(examples, "pins_scales", False)),
+        )
 
     @property
     def width(self) -> int:
@@ -70,12 +80,12 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back."""
-        return {"centre": self.centre.tolist(), "spread": self.spread.tolist()}
+        return {"centre": self.centre.tolist(), "spread": self.spread.tolist(), "pinned": self.pinned}
 
     @classmethod
     def from_json(cls, features: tuple[Attribute, ...], values: Mapping[str, Any]) -> Encoder:
         """Read an encoder back."""
-        return cls(features, np.array(values["centre"]), np.array(values["spread"]))
+        return cls(features, np.array(values["centre"]), np.array(values["spread"]), bool(values["pinned"]))
 
 
 def _width(attribute: Attribute) -> int:

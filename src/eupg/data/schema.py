@@ -1,15 +1,18 @@
 """What a table means: its attributes, read from TOML, written to TOML, or inferred from a table.
 
 ``Schema.infer`` is a convenience for a first look. The facts it reads from the data are marked as such, attribute by
-attribute, and a guarantee built on them says that it does not cover them. To make them public, edit the TOML file:
-put in bounds that hold for anyone, and take the word off the ``inferred`` list.
+attribute, and a guarantee built on them says that it does not cover them. A schema outlives a forget, so bounds are
+rounded outward: nobody's exact extreme stays in it. To make them public, edit the TOML file: put in bounds that hold
+for anyone, and take the word off the ``inferred`` list.
 """
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -163,7 +166,9 @@ class Schema:
     ) -> Schema:
         """Describe a pandas, Arrow or polars table by looking at it; every fact read this way is marked ``inferred``.
 
-        Attributes in ``declared`` are taken as they are; the rest of the table is looked at.
+        Attributes in ``declared`` are taken as they are; the rest of the table is looked at. Bounds of numbers are
+        rounded outward to 1, 2 or 5 times a power of ten (0 stays 0), so that the largest of 4242.5 is kept as 5000.
+        A constant column gets two different bounds too, unless its one value is itself such a round number.
         """
         table = as_frame(table)
         known = {a.name: a for a in declared}
@@ -205,7 +210,8 @@ def _look_at(column: pd.Series, name: str, role: Role) -> Attribute:
     if numeric and role is not Role.LABEL:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         values = values[np.isfinite(values)]
-        low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
+        # Resolution and bounds come from the rounded extremes, since the exact range would give away the exact ones.
+        low, high = (-_outward(-values.min()), _outward(values.max())) if len(values) else (0.0, 0.0)
         whole = bool((values == np.round(values)).all())
         return Numeric(
             name=name,
@@ -228,6 +234,18 @@ def _look_at(column: pd.Series, name: str, role: Role) -> Attribute:
     return Categorical(
         name=name, role=role, missing=missing, categories=tuple(categories), inferred=("categories", *seen)
     )
+
+
+def _outward(extreme: float) -> float:
+    """Return the least number that is not below ``extreme`` among ±1, 2 and 5 times a power of ten, and 0."""
+    # In decimals, as written: 0.2 in binary lies above 2/10 and would become 0.5.
+    exact = Decimal(repr(float(extreme)))
+    if not exact:
+        return 0.0
+    power = Decimal(1).scaleb(exact.adjusted())
+    steps = (10, 5, 2, 1) if exact > 0 else (-1, -2, -5, -10)
+    rounded = min(step * power for step in steps if step * power >= exact)
+    return min(float(rounded), sys.float_info.max)
 
 
 def _natural(text: str) -> tuple[bool, float, str]:

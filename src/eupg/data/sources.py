@@ -82,7 +82,10 @@ def adult(*, all_attributes: bool = False) -> Source:
     schema = public_schema("adult")
     if not all_attributes:
         schema = Schema(tuple(a for a in schema.attributes if a.name not in ("fnlwgt", "education")))
-    train, test = (Dataset.from_table(_table(f), schema) for f in (_ADULT_TRAIN, _ADULT_TEST))
+    train, test = (
+        Dataset.from_table(_table(file).rename(index=f"{part}-{{}}".format), schema)
+        for file, part in ((_ADULT_TRAIN, "train"), (_ADULT_TEST, "test"))
+    )
     _expect("adult", (len(train), len(test)), (32_561, 16_281))
     return Source("adult", train, test, accuracy)
 

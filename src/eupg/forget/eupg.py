@@ -8,7 +8,8 @@ import numpy as np
 
 from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
-from eupg.forget.unlearner import Trained, kept_ids, require_records
+from eupg.forget.released import Released
+from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
@@ -40,9 +41,9 @@ class EUPG:
     finetune: int = 5
 
     def __post_init__(self) -> None:
-        if not isinstance(self.mechanism, Mechanism):
+        if isinstance(self.mechanism, type) or not isinstance(self.mechanism, Mechanism):
             raise ParameterError(f"expected a mechanism such as ProbabilisticKAnonymity(k=30), got {self.mechanism!r}")
-        if not isinstance(self.learner, Learner):
+        if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {self.learner!r}")
         if not self.learner.warm_starts:
             raise ParameterError(
@@ -55,36 +56,39 @@ class EUPG:
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Protect, pre-train on the release alone, fine-tune on the records."""
         base, claim = self.base(data, rng)
-        return self._serve(base, claim, data, frozenset(data.ids.tolist()), rng)
+        return self.resume(base, claim, data, rng)
 
     def base(self, data: Dataset, rng: Randomness) -> tuple[Model, Guarantee]:
         """Return the base model and what is claimed for it: the only step at which protection is made."""
-        require_records(data)
+        check_start(data, rng)
         release = self.mechanism.protect(data, rng.stage("protect"))
         model = self.learner.fit(release, effort=self.pretrain, rng=rng.stage("pretrain").generator())
         return model, release.guarantee
+
+    def resume(self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness) -> Trained:
+        """Fine-tune a base model that was made before from a release of exactly these records."""
+        return self._serve(base, claim, data, Released.of(data), rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
         """Fine-tune the base model again, on the retained records alone."""
         kept = kept_ids(trained, retained)
         if trained.ids <= kept:
-            return replace(trained, kept=kept, released=trained.released & kept)
+            return replace(trained, kept=kept, released=trained.released.retaining(kept))
         return self.update(trained, retained, rng)
 
     def update(self, trained: Trained, data: Dataset, rng: Randomness) -> Trained:
         """Fine-tune the base model on these records; those that are new since the release never touched it."""
-        released = trained.released & frozenset(data.ids.tolist())
+        check_same_table(trained, data)
+        released = trained.released.retaining(frozenset(data.ids.tolist()))
         # Always from the base model, never from the served one: that is the whole argument.
         return self._serve(_base(trained), trained.claim, data, released, rng)
 
-    def _serve(
-        self, base: Model, claim: Guarantee, data: Dataset, released: frozenset[str], rng: Randomness
-    ) -> Trained:
+    def _serve(self, base: Model, claim: Guarantee, data: Dataset, released: Released, rng: Randomness) -> Trained:
         kept = frozenset(data.ids.tolist())
         if self.finetune == 0 or not len(data):
-            return Trained(base, frozenset(), kept, released, claim, base)
+            return Trained(base, data.schema, frozenset(), kept, released, claim, base)
         model = self.learner.fit(data, effort=self.finetune, rng=rng.stage("finetune").generator(), start=base)
-        return Trained(model, kept, kept, released, claim, base)
+        return Trained(model, data.schema, kept, kept, released, claim, base)
 
 
 def _base(trained: Trained) -> Model:

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
-from eupg.forget.unlearner import Trained, kept_ids, require_records
+from eupg.forget.released import Released
+from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model
 from eupg.protect.guarantee import Exact
 from eupg.rng import Randomness
@@ -29,20 +32,20 @@ class Retrain:
     effort: int = 50
 
     def __post_init__(self) -> None:
-        if not isinstance(self.learner, Learner):
+        if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {self.learner!r}")
-        if isinstance(self.effort, bool) or self.effort < 1:
+        if isinstance(self.effort, bool) or not isinstance(self.effort, (int, np.integer)) or self.effort < 1:
             raise ParameterError(f"effort must be a whole number of at least 1, got {self.effort!r}")
 
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Train on all records."""
-        require_records(data)
+        check_start(data, rng)
         model = self.learner.fit(data, effort=self.effort, rng=rng.stage("pretrain").generator())
         return self._trained(model, data)
 
     def _trained(self, model: Model, data: Dataset) -> Trained:
         kept = frozenset(data.ids.tolist())
-        return Trained(model, kept, kept, frozenset(), Exact(caveats=data.schema.caveats), None)
+        return Trained(model, data.schema, kept, kept, Released(), Exact(caveats=data.schema.caveats), None)
 
     @property
     def batches(self) -> bool:
@@ -62,4 +65,5 @@ class Retrain:
 
     def update(self, trained: Trained, data: Dataset, rng: Randomness) -> Trained:
         """Train again on these records."""
+        check_same_table(trained, data)
         return self.train(data, rng)

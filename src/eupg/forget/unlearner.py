@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from eupg.data.dataset import Dataset, RecordId
-from eupg.errors import NothingRetained, UnknownRecord
+from eupg.data.schema import Schema
+from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
+from eupg.forget.released import Released
 from eupg.learn.learner import Model
 from eupg.protect.guarantee import Exact, Guarantee
 from eupg.rng import Randomness
@@ -24,12 +25,14 @@ class Trained:
     ----------
     model
         What is served.
+    schema
+        What the records' columns mean.
     ids
         The records this model was fitted on directly.
     kept
-        Every record it may be fitted on; those that are in no ``ids`` were never seen raw.
+        Every record it may be fitted on; those that are not in ``ids`` were never seen raw.
     released
-        Of the kept records, those that had a part in the release behind the base model.
+        Who had a part in the release behind the base model.
     claim
         What holds for one record of the release once it is not in ``ids``.
     memory
@@ -37,25 +40,28 @@ class Trained:
     """
 
     model: Model
+    schema: Schema
     ids: frozenset[RecordId]
     kept: frozenset[RecordId]
-    released: frozenset[RecordId]
+    released: Released
     claim: Guarantee
     memory: object
 
-    def claim_for(self, records: Iterable[RecordId]) -> Guarantee:
+    def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
 
-        Records that were never in the release leave nothing behind; each one that was counts for the group.
+        Pass all of the person's records. Those that were never in the release leave nothing behind; each one that was
+        counts for the group, and so do those of the same person that were forgotten before.
         """
-        wanted = {str(r) for r in records}
-        unknown = wanted - self.kept
-        if unknown or not wanted:
+        if not isinstance(records, Dataset):
+            raise ParameterError(f"expected the person's records, such as data.of_subjects(['7']), got {records!r}")
+        unknown = frozenset(records.ids.tolist()) - self.kept
+        if unknown or not len(records):
             raise UnknownRecord(
-                f"{len(unknown)} of {len(wanted)} records are not kept here: "
+                f"{len(unknown)} of {len(records)} records are not kept here: "
                 "never there, or already forgotten; ask for the claim before forgetting"
             )
-        touched = len(wanted & self.released)
+        touched = self.released.count(records)
         return self.claim.for_person(touched) if touched else Exact(caveats=self.claim.caveats)
 
 
@@ -88,7 +94,17 @@ def kept_ids(trained: Trained, retained: Dataset) -> frozenset[RecordId]:
     return ids
 
 
-def require_records(data: Dataset) -> None:
-    """Refuse an empty table."""
+def check_same_table(trained: Trained, data: Dataset) -> None:
+    """Refuse records under another schema: their codes would mean something else."""
+    if (data.schema.features, data.schema.label) != (trained.schema.features, trained.schema.label):
+        raise DataError(
+            "these records come under another schema than the model's: load them with the one it was trained with"
+        )
+
+
+def check_start(data: Dataset, rng: Randomness) -> None:
+    """Refuse an empty table, or randomness that cannot say whether it was seeded."""
+    if not isinstance(rng, Randomness):
+        raise ParameterError(f"expected Secret(), or Seeded(7) for an experiment, got {rng!r}")
     if not len(data):
         raise NothingRetained("no record is left to train on: keep at least one, or retire the model")

@@ -12,6 +12,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -52,15 +53,19 @@ class Channel(Protocol):
 class LaplaceChannel:
     """Discrete Laplace noise on a grid, clamped to its ends.
 
-    ``noise[t]`` is the weight of moving by exactly ``t`` steps in one direction; ``tail[t]`` that of moving by ``t``
-    or more. Clamping gathers the tails at the two ends, so input ``i`` has weights ``tail[i]`` (lowest output),
+    ``noise[t]`` is the weight of moving by exactly ``t`` steps in one direction, its last entry that of moving so far
+    or farther; ``tail[t]`` is the weight of moving by ``t`` or more. Clamping gathers the tails at the two ends, so input ``i`` has weights ``tail[i]`` (lowest output),
     ``noise[|j−i|]`` (inner outputs) and ``tail[size−1−i]`` (highest output).
     """
 
     size: int
     epsilon: float
     noise: Weights
-    tail: Weights
+
+    @cached_property
+    def tail(self) -> Weights:
+        """Weight of moving by at least that many steps in one direction."""
+        return np.cumsum(self.noise[::-1], dtype=np.uint64)[::-1].copy()
 
     @classmethod
     def build(cls, size: int, epsilon: float) -> LaplaceChannel:
@@ -69,7 +74,7 @@ class LaplaceChannel:
         if not 1 <= size <= _MOST_POINTS:
             raise ParameterError(f"a grid has 1 to {_MOST_POINTS} points, got {size}: declare a coarser resolution")
         if size == 1:
-            return cls(1, epsilon, np.array([TOTAL], dtype=np.uint64), np.array([TOTAL], dtype=np.uint64))
+            return cls(1, epsilon, np.array([TOTAL], dtype=np.uint64))
         rate = epsilon * (1 - _HAIR) / (size - 1)
         # Two-sided geometric: moving by t steps one way has probability (1−q)/(1+q)·q^t, with q = e^−rate.
         centre = -math.expm1(-rate) / (1 + math.exp(-rate))
@@ -80,13 +85,14 @@ class LaplaceChannel:
         inner, least = int(noise[1:-1].sum()), _least((TOTAL + int(noise[0])) // 2, epsilon)
         noise[-1] = max((TOTAL - int(noise[0])) // 2 - inner, least)
         noise[0] = TOTAL - 2 * (inner + int(noise[-1]))
-        tail = np.cumsum(noise[::-1], dtype=np.uint64)[::-1].copy()
-        channel = cls(size, epsilon, noise, tail)
+        channel = cls(size, epsilon, noise)
         channel.check()
         return channel
 
     def check(self) -> None:
         """Raise unless, for each output, the largest weight is at most e^ε times the smallest."""
+        if self.noise.shape != (self.size,) or 2 * sum(self.noise.tolist()) - int(self.noise[0]) != TOTAL:
+            raise PrivacyError("a channel's rows must sum to 2⁶³ exactly")
         if self.size == 1:
             return
         within_ratio(int(self.tail.max()), int(self.tail.min()), self.epsilon)

@@ -47,6 +47,8 @@ class Guarantee(ABC):
     """
 
     notion: ClassVar[str]
+    # Whether the claim stands when exact statistics of the retained records become known beside the release.
+    withstands_subtraction: ClassVar[bool] = True
     covers: tuple[str, ...] = ()
     leaves_open: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
@@ -115,8 +117,8 @@ class Exact(Guarantee):
         return self
 
     def compose(self, other: Guarantee) -> Guarantee:
-        """Return the other claim: this side reveals nothing."""
-        return other
+        """Return the other claim with this one's caveats: this side reveals nothing else."""
+        return replace(other, caveats=_both(self.caveats, other.caveats))
 
     def _core(self) -> str:
         return "Exact: the model was trained without the forgotten records, and nothing computed from them is left."
@@ -139,7 +141,7 @@ class NoGuarantee(Guarantee):
 
     def compose(self, other: Guarantee) -> Guarantee:
         """Return this claim: nothing cannot become more."""
-        return self
+        return replace(self, seeded=self.seeded or other.seeded)
 
     def _core(self) -> str:
         return f"No guarantee: {self.why}."
@@ -156,6 +158,7 @@ class KAnonymous(Guarantee):
     """
 
     notion: ClassVar[str] = "probabilistic k-anonymity"
+    withstands_subtraction: ClassVar[bool] = False
     k: int
     records: int = 1
 
@@ -170,7 +173,9 @@ class KAnonymous(Guarantee):
         return min(1.0, self.records / self.k)
 
     def _at_least(self, other: KAnonymous) -> bool:
-        return self.records * other.k <= other.records * self.k or other.bound >= 1
+        # For more records than this claim speaks of, it is used several times over.
+        times = -(-other.records // self.records)
+        return times * self.records * other.k <= other.records * self.k or other.bound >= 1
 
     def for_person(self, records: int) -> KAnonymous:
         """Return the claim for someone with that many records: the chances add up, at most."""
@@ -180,7 +185,7 @@ class KAnonymous(Guarantee):
     def compose(self, other: Guarantee) -> Guarantee:
         """Return what holds for two releases: nothing in general, since their groups can be intersected."""
         if isinstance(other, Exact):
-            return self
+            return other.compose(self)
         return NoGuarantee(
             why="a k-anonymous release can be intersected with another release of the same records; no bound is known",
             seeded=self.seeded or other.seeded,
@@ -192,7 +197,8 @@ class KAnonymous(Guarantee):
         return (
             f"Probabilistic k-anonymity (k={self.k}): whoever sees the model links {whose} to its released row, by "
             f"{len(self.covers)} attributes, with probability at most {chance}. It bounds linking, not membership and "
-            "not what group-mates share, and assumes an adversary who knows no group-mate's record."
+            "not what group-mates share, and assumes an adversary who knows neither a group-mate's record, nor what is "
+            "kept as it is, nor how the two go together."
         )
 
 
@@ -209,6 +215,7 @@ class DifferentiallyPrivate(Guarantee):
     notion: ClassVar[str] = "differential privacy"
     epsilon: float
     delta: float = 0.0
+    records: int = 1
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.SUBSTITUTION
 
@@ -217,11 +224,13 @@ class DifferentiallyPrivate(Guarantee):
             raise ParameterError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
         if not 0 <= self.delta <= 1:
             raise ParameterError(f"delta must lie between 0 and 1, got {self.delta!r}")
+        _check_records(self.records)
 
     def _at_least(self, other: DifferentiallyPrivate) -> bool:
         unit = self.unit is other.unit or self.unit is Unit.PERSON
         same = unit and self.neighbours is other.neighbours
-        return same and self.epsilon <= other.epsilon and self.delta <= other.delta
+        mine = self if self.unit is Unit.PERSON else self.for_person(-(-other.records // self.records))
+        return same and mine.epsilon <= other.epsilon and mine.delta <= other.delta
 
     def for_person(self, records: int) -> DifferentiallyPrivate:
         """Return the claim for someone with that many records: r·ε and r·e^((r−1)ε)·δ."""
@@ -230,32 +239,39 @@ class DifferentiallyPrivate(Guarantee):
             return self
         # A delta past 1 claims nothing more, and exp() would overflow on the way there.
         growth = math.exp(min((records - 1) * self.epsilon, 700.0)) if self.delta else 0.0
-        return replace(self, epsilon=records * self.epsilon, delta=min(1.0, records * growth * self.delta))
+        return replace(
+            self,
+            epsilon=records * self.epsilon,
+            delta=min(1.0, records * growth * self.delta),
+            records=records * self.records,
+        )
 
     def compose(self, other: Guarantee) -> Guarantee:
         """Return what holds for two releases: budgets add up, on the attributes both cover."""
-        if isinstance(other, Exact):
-            return self
         if not isinstance(other, DifferentiallyPrivate):
             return other.compose(self)
-        if (self.unit, self.neighbours) != (other.unit, other.neighbours):
+        if (self.unit, self.neighbours, self.records) != (other.unit, other.neighbours, other.records):
             return NoGuarantee(why="the two releases speak of different units", seeded=self.seeded or other.seeded)
         return replace(
             self,
             epsilon=self.epsilon + other.epsilon,
             delta=min(1.0, self.delta + other.delta),
             covers=tuple(a for a in self.covers if a in other.covers),
-            leaves_open=tuple(dict.fromkeys((*self.leaves_open, *other.leaves_open))),
-            caveats=tuple(dict.fromkeys((*self.caveats, *other.caveats))),
+            leaves_open=_both(self.leaves_open, other.leaves_open),
+            caveats=_both(self.caveats, other.caveats),
             seeded=self.seeded or other.seeded,
         )
 
     def _core(self) -> str:
         budget = f"ε={self.epsilon:g}" + (f", δ={self.delta:g}" if self.delta else "")
+        whose = f"a forgotten {self.unit}'s values"
+        if self.records > 1:
+            whose = f"the values of a forgotten person's {self.records} records"
+        spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
         return (
-            f"Differential privacy ({budget}): whatever a forgotten {self.unit}'s values on {len(self.covers)} "
-            f"attributes were, no outcome of the release becomes more than e^{self.epsilon:g} ≈ {_grow(self.epsilon)} "
-            f"times as likely (neighbours: {self.neighbours}; counted per {self.unit})."
+            f"Differential privacy ({budget}): whatever {whose} on {len(self.covers)} attributes were, no outcome of "
+            f"the release becomes more than e^{self.epsilon:g} ≈ {_grow(self.epsilon)} times as likely{spare} "
+            f"(neighbours: {self.neighbours}; one unit is a {self.unit})."
         )
 
 
@@ -273,6 +289,10 @@ def guarantee_from_json(values: Mapping[str, Any]) -> Guarantee:
             data[name] = enum(data[name])
     arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     return kind(**arguments)
+
+
+def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys((*first, *second)))
 
 
 def _check_records(records: int) -> None:

@@ -53,7 +53,8 @@ class LocalDP:
 
     def __post_init__(self) -> None:
         for name, value in (("epsilon", self.epsilon), ("label_epsilon", self.label_epsilon)):
-            if value is not None and not (isinstance(value, (int, float)) and math.isfinite(value) and value > 0):
+            number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+            if value is not None and not (number and math.isfinite(value) and value > 0):
                 raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
@@ -64,7 +65,7 @@ class LocalDP:
         if self.unsafe_learn_embeddings or any(not e.public for e in self.embeddings.values()):
             caveats.append("category utilities were learnt from private records: ε does not cover what they reveal")
         return DifferentiallyPrivate(
-            epsilon=self.epsilon + (self.label_epsilon or 0.0),
+            epsilon=float(self.epsilon) + float(self.label_epsilon or 0.0),
             covers=protected + (label if self.label_epsilon else ()),
             leaves_open=() if self.label_epsilon else label,
             caveats=tuple(caveats),
@@ -97,11 +98,12 @@ class LocalDP:
             raise ParameterError(f"an embedding is given for {sorted(unknown)[0]!r}, which is not a feature")
         # A value that cannot vary tells nothing, so it takes no part of the budget.
         varying = [a for a in schema.features if _size(a) > 1]
-        share = self.epsilon / max(1, len(varying))
-        channels = {a.name: AttributeChannel.build(a, share, embeddings.get(a.name)) for a in schema.features}
+        # Rounded down, so that the shares never add up to more than the whole.
+        share = math.nextafter(float(self.epsilon) / max(1, len(varying)), 0.0)
+        channels = {a.name: _named(a, share, embeddings.get(a.name)) for a in schema.features}
         if self.label_epsilon:
             label = schema.label
-            channels[label.name] = AttributeChannel(label, randomised_response(schema.classes, self.label_epsilon))
+            channels[label.name] = AttributeChannel(label, randomised_response(schema.classes, float(self.label_epsilon)))
         return channels
 
 
@@ -142,7 +144,9 @@ class AttributeChannel:
 
     @property
     def epsilon(self) -> float:
-        """Budget of this attribute: its value's and, where it may be missing, its presence's."""
+        """Budget of this attribute: its value's and, where it may be missing, its presence's; none if it is constant."""
+        if _size(self.attribute) == 1:
+            return 0.0
         return self.value.epsilon + (self.presence.epsilon if self.presence else 0.0)
 
     def sample(self, column: Column, rng: Randomness) -> Column:
@@ -163,6 +167,15 @@ class AttributeChannel:
         if isinstance(self.attribute, Categorical) and self.value.size > len(self.attribute.categories):
             return np.where(out == absent, np.nan, out)
         return out
+
+
+def _named(attribute: Attribute, epsilon: float, embedding: Embedding | None) -> AttributeChannel:
+    try:
+        return AttributeChannel.build(attribute, epsilon, embedding)
+    except ParameterError as error:
+        if repr(attribute.name) in str(error):
+            raise
+        raise ParameterError(f"column {attribute.name!r}: {error}") from error
 
 
 def _grid(attribute: Attribute) -> int:

@@ -47,6 +47,15 @@ class Release:
         return len(self.X)
 
     @property
+    def pins_scales(self) -> bool:
+        """Whether a model of this release must keep its scales when it goes on to the records.
+
+        Permuted columns have the records' own means. Beside them, the exact means of the retained records would give
+        away, by subtraction, what was forgotten. Noisy columns give no such purchase.
+        """
+        return not self.guarantee.withstands_subtraction
+
+    @property
     def seeded(self) -> bool:
         """Whether a known seed can undo the protection."""
         return self.guarantee.seeded

@@ -1,0 +1,65 @@
+"""Who had a part in the release: by name while they are kept, by keyed digest once they are forgotten.
+
+A claim needs to know this after the names are gone: someone whose first record was forgotten last month still has two
+records behind the base model, and a record that comes back was never new to it. A digest says so without the name; the
+key is drawn for this model and kept nowhere else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from eupg.data.dataset import Dataset, RecordId
+
+
+@dataclass(frozen=True, eq=False)
+class Released:
+    """The records behind a release.
+
+    Parameters
+    ----------
+    kept
+        Records that are still kept, each with the digest of its person.
+    gone
+        Digests of forgotten records, each with the digest of its person.
+    key
+        Makes the digests; without it they say nothing.
+    """
+
+    kept: Mapping[RecordId, str] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)
+    key: bytes = field(default=b"", repr=False)
+
+    @classmethod
+    def of(cls, data: Dataset) -> Released:
+        """Note everyone in a table that is being released."""
+        key = os.urandom(32)
+        people, place = np.unique(data.subjects, return_inverse=True)
+        digests = [_digest(key, person) for person in people.tolist()]
+        return cls({name: digests[i] for name, i in zip(data.ids.tolist(), place.tolist(), strict=True)}, {}, key)
+
+    def retaining(self, ids: frozenset[RecordId]) -> Released:
+        """Return the same for a table that holds these records: others are forgotten, some may have come back."""
+        kept = {name: person for name, person in self.kept.items() if name in ids}
+        gone = dict(self.gone)
+        gone |= {_digest(self.key, name): person for name, person in self.kept.items() if name not in ids}
+        for name in ids - kept.keys() if gone else ():
+            person = gone.pop(_digest(self.key, name), None)
+            if person is not None:
+                kept[name] = person
+        return Released(kept, gone, self.key)
+
+    def count(self, records: Dataset) -> int:
+        """Count these records as far as they were released, and those of the same people forgotten before."""
+        people = {_digest(self.key, person) for person in np.unique(records.subjects).tolist()}
+        before = sum(person in people for person in self.gone.values())
+        return before + sum(name in self.kept for name in records.ids.tolist())
+
+
+def _digest(key: bytes, name: str) -> str:
+    return hashlib.blake2b(name.encode(), key=key, digest_size=16).hexdigest()
