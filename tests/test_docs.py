@@ -41,7 +41,7 @@ def test_every_class_the_readme_names_is_public():
 def test_every_make_target_the_documentation_names_exists():
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for page in PAGES:
-        for target in re.findall(r"make (\w+)", page.read_text(encoding="utf-8")):
+        for target in re.findall(r"(?:`|^|cpu )make (\w+)", page.read_text(encoding="utf-8"), re.M):
             assert re.search(rf"^{target}:", makefile, re.M), target
 
 

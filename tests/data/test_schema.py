@@ -1,6 +1,8 @@
 """Schemas: what contradicts itself is refused, TOML brings everything back, and inferred facts say that they are."""
 
+import sys
 from dataclasses import replace
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -248,7 +250,7 @@ def test_text_for_a_list_is_refused_in_toml():
 
 def test_inferred_bounds_and_categories_say_where_they_come_from():
     schema = Schema.infer(visits(), label="ill", subject="person", confidential=["town"])
-    assert schema["age"] == Numeric(name="age", lower=30, upper=45, inferred=("lower", "upper", "resolution"))
+    assert schema["age"] == Numeric(name="age", lower=20, upper=50, inferred=("lower", "upper", "resolution"))
     assert schema["town"].role is Role.CONFIDENTIAL
     assert schema["town"].inferred == ("categories",)
     assert schema.label.inferred == ("categories",)
@@ -276,7 +278,7 @@ def test_schema_edited_by_hand_drops_its_caveats():
     for line in lines:
         skipping = skipping or line.startswith("inferred")
         if not skipping:
-            edited.append(line.replace("lower = 30.0", "lower = 0").replace("upper = 45.0", "upper = 120"))
+            edited.append(line.replace("lower = 20.0", "lower = 0").replace("upper = 50.0", "upper = 120"))
         skipping = skipping and not line.endswith("]")
     schema = Schema.from_toml("\n".join(edited))
     assert schema.caveats == ()
@@ -308,10 +310,50 @@ def test_inferred_resolution_is_one_for_whole_numbers_and_a_thousandth_of_the_ra
     assert schema["dose"].resolution == 0.002
 
 
-def test_inferred_constant_column_is_kept_with_equal_bounds_or_one_category():
-    schema = Schema.infer(visits(age=[7.5] * 3, town=["A"] * 3), label="ill", subject="person")
-    assert (schema["age"].lower, schema["age"].upper, schema["age"].points) == (7.5, 7.5, 1)
-    assert schema["town"].categories == ("A",)
+def inferred_bounds(*values: float) -> tuple[float, float]:
+    attribute = Schema.infer(pd.DataFrame({"v": values, "ill": ["no", "yes"] * (len(values) // 2)}), label="ill")["v"]
+    assert attribute.inferred == ("lower", "upper", "resolution")
+    return attribute.lower, attribute.upper
+
+
+@pytest.mark.parametrize(
+    ("values", "bounds"),
+    [
+        ((0, 4242.5), (0, 5000)),
+        ((18, 90), (10, 100)),
+        ((-0.03, 0.21), (-0.05, 0.5)),
+        ((-45, -30), (-50, -20)),
+        ((0, 1), (0, 1)),
+        ((0.2, 0.5), (0.2, 0.5)),
+        ((-1.7e308, 1.7e308), (-sys.float_info.max, sys.float_info.max)),
+    ],
+)
+def test_inferred_bounds_are_rounded_outward_to_one_two_or_five_times_a_power_of_ten(values, bounds):
+    assert inferred_bounds(*values) == bounds
+
+
+@given(st.tuples(NUMBERS, NUMBERS))
+@settings(max_examples=200, deadline=None)
+def test_inferred_bounds_hold_every_value(values):
+    lower, upper = inferred_bounds(*values)
+    assert lower <= min(values)
+    assert max(values) <= upper
+    for bound in (lower, upper):
+        assert Decimal(repr(bound)).normalize().as_tuple().digits in ((0,), (1,), (2,), (5,))
+
+
+def test_inferred_resolution_does_not_betray_the_exact_range():
+    assert Schema.infer(visits(dose=[0.0, 0.25, 1.7]), label="ill", subject="person")["dose"].resolution == 0.002
+
+
+def test_inferred_bounds_of_a_constant_are_equal_only_where_it_is_a_round_number():
+    assert inferred_bounds(7.5, 7.5) == (5, 10)
+    assert inferred_bounds(5, 5) == (5, 5)
+    assert inferred_bounds(0, 0) == (0, 0)
+
+
+def test_inferred_constant_text_is_kept_as_one_category():
+    assert Schema.infer(visits(town=["A"] * 3), label="ill", subject="person")["town"].categories == ("A",)
 
 
 def test_inferred_label_with_one_class_is_refused():
@@ -326,7 +368,7 @@ def test_numeric_label_is_inferred_as_categories():
 
 def test_infinite_values_do_not_become_bounds():
     schema = Schema.infer(visits(age=[1, np.inf, 3]), label="ill", subject="person")
-    assert (schema["age"].lower, schema["age"].upper) == (1, 3)
+    assert (schema["age"].lower, schema["age"].upper) == (1, 5)
 
 
 def test_truth_values_are_categories():

@@ -211,7 +211,7 @@ def _look_at(column: pd.Series, name: str, role: Role) -> Attribute:
         values = column.to_numpy(dtype=np.float64, na_value=np.nan)
         values = values[np.isfinite(values)]
         # Resolution and bounds come from the rounded extremes, since the exact range would give away the exact ones.
-        low, high = (-_outward(-values.min()), _outward(values.max())) if len(values) else (0.0, 0.0)
+        low, high = (0.0 - _outward(-values.min()), _outward(values.max())) if len(values) else (0.0, 0.0)
         whole = bool((values == np.round(values)).all())
         return Numeric(
             name=name,
@@ -243,7 +243,7 @@ def _outward(extreme: float) -> float:
     if not exact:
         return 0.0
     power = Decimal(1).scaleb(exact.adjusted())
-    steps = (10, 5, 2, 1) if exact > 0 else (-1, -2, -5, -10)
+    steps = (1, 2, 5, 10) if exact > 0 else (-10, -5, -2, -1)
     rounded = min(step * power for step in steps if step * power >= exact)
     return min(float(rounded), sys.float_info.max)
 
