@@ -14,7 +14,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing.context import BaseContext
 from pathlib import Path
@@ -22,6 +22,8 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.console import Console
+from rich.progress import Progress
 
 from eupg.data.dataset import Dataset, RecordId
 from eupg.data.score import Probabilities
@@ -121,19 +123,33 @@ def train_references(
     store
         Where predictions are kept, so that a killed run goes on where it stopped.
     step
-        Called with (done, total) after each model.
+        Called with (done, total) after each model; without it a terminal shows a progress bar.
     """
+    with _bar(len(inside)) if step is None else nullcontext(step) as tell:
+        return _collect(recipe, pool, inside, seed, jobs or os.cpu_count() or 1, store, tell)
+
+
+def _collect(
+    recipe: Recipe, pool: Dataset, inside: Mask, seed: int, jobs: int, store: ReferenceStore | None, tell: Step
+) -> References:
     keys = [_key(recipe, pool, row, seed, i) for i, row in enumerate(inside)]
     found = {i: store.get(key) for i, key in enumerate(keys)} if store is not None else {}
     done = {i: p for i, p in found.items() if p is not None}
     tasks = [i for i in range(len(inside)) if i not in done]
-    for i, probabilities in _trained(recipe, pool, inside, seed, tasks, jobs or os.cpu_count() or 1):
+    for i, probabilities in _trained(recipe, pool, inside, seed, tasks, jobs):
         done[i] = probabilities
         if store is not None:
             store.put(keys[i], probabilities, pool.ids)
-        if step:
-            step(len(done), len(inside))
+        tell(len(done), len(inside))
     return References(pool, inside, np.stack([done[i] for i in range(len(inside))]))
+
+
+@contextmanager
+def _bar(models: int) -> Iterator[Step]:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("training reference models", total=models)
+        yield lambda done, _: progress.update(task, completed=done)
 
 
 def _trained(
