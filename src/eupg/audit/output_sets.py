@@ -34,8 +34,8 @@ def binomial_bounds(hits: ArrayLike, trials: int, *, error: float) -> tuple[Floa
     (0.0, 0.1391)
     """
     seen = np.asarray(hits, dtype=np.float64)
-    low = np.where(seen > 0, betaincinv(np.maximum(seen, 1), trials - seen + 1, error), 0.0)
-    high = np.where(seen < trials, betainccinv(seen + 1, np.maximum(trials - seen, 1), error), 1.0)
+    low = np.where(seen > 0, betaincinv(np.where(seen > 0, seen, 1), trials - seen + 1, error), 0.0)
+    high = np.where(seen < trials, betainccinv(seen + 1, np.where(seen < trials, trials - seen, 1), error), 1.0)
     return low, high
 
 

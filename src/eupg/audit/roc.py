@@ -10,8 +10,9 @@ import math
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import beta, hypergeom, norm, rankdata
+from scipy.stats import hypergeom, norm, rankdata
 
+from eupg.audit.output_sets import binomial_bounds
 from eupg.audit.signals import Floats, Mask, check_members
 from eupg.errors import DataError, ParameterError
 
@@ -128,10 +129,8 @@ def clopper_pearson(hits: float, trials: int, *, level: float) -> Interval:
     >>> [round(v, 4) for v in clopper_pearson(0, 10, level=0.95)]  # 0 and 1 − 0.025^(1/10)
     [0.0, 0.3085]
     """
-    half = (1 - check_level(level)) / 2
-    low = float(beta.ppf(half, hits, trials - hits + 1)) if hits > 0 else 0.0
-    high = float(beta.isf(half, hits + 1, trials - hits)) if hits < trials else 1.0
-    return low, high
+    low, high = binomial_bounds(hits, trials, error=(1 - check_level(level)) / 2)
+    return float(low), float(high)
 
 
 def check_level(level: float) -> float:
