@@ -1,3 +1,6 @@
+import struct
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -9,6 +12,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from eupg import EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnLearner, XGBoostLearner
+from eupg.data.attribute import Categorical, Ordinal, Role
+from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, UnknownRecord
 from people import SCHEMA, people
 
@@ -71,6 +76,69 @@ def test_declared_schema_makes_the_bounds_public(table):
         quick(schema=SCHEMA).fit(X.drop(columns="town"), y)
 
 
+def labelled(**changes):
+    return Schema((*SCHEMA.attributes[:-1], replace(SCHEMA.label, **changes)))
+
+
+def test_declared_label_keeps_its_own_caveat(table):
+    X, y, _ = table
+    claim = quick(schema=labelled(inferred=("categories",))).fit(X, y).claim_
+    assert [c.split(" read")[0] for c in claim.caveats] == ["categories of 'ill'"]
+
+
+def test_class_that_the_declared_label_does_not_list_is_refused(table):
+    X, y, _ = table
+    odd = np.where(np.arange(200) < 3, "perhaps", y.astype("U7"))
+    with pytest.raises(
+        DataError, match="class 'perhaps' in 3 of 200 rows, which the label 'ill' does not list: add it"
+    ):
+        quick(schema=SCHEMA).fit(X, odd)
+
+
+def test_declared_class_that_does_not_occur_makes_the_classes_inferred(table):
+    X, y, _ = table
+    model = quick(schema=labelled(categories=("never", "no", "yes"))).fit(X, y)
+    assert list(model.classes_) == ["no", "yes"]
+    assert model.predict_proba(X).shape == (200, 2)
+    assert [c.split(" read")[0] for c in model.claim_.caveats] == ["categories of 'ill'"]
+
+
+@pytest.mark.parametrize("kind", [int, float, str, np.float32])
+def test_classes_are_compared_with_the_declared_ones_as_text(table, kind):
+    X, y, _ = table
+    numbers = (y == "yes").astype(int).astype(kind)
+    model = quick(schema=labelled(categories=("0", "1"))).fit(X, numbers)
+    assert model.claim_.caveats == ()
+    assert model.classes_.tolist() == sorted({*numbers.tolist()})
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        Ordinal(name="ill", role=Role.LABEL, categories=("yes", "no", "never"), other="never"),
+        Categorical(name="ill", role=Role.LABEL, categories=("no", "yes", "never"), hierarchy={"never": "none"}),
+    ],
+    ids=["ordinal", "hierarchy"],
+)
+def test_any_kind_of_declared_label_works_though_a_class_does_not_occur(table, label):
+    X, y, _ = table
+    assert quick(schema=Schema((*SCHEMA.attributes[:-1], label))).fit(X, y).score(X, y) > 0.7
+
+
+def test_extreme_value_of_a_forgotten_record_stays_neither_in_the_schema_nor_in_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0, 100, (200, 2)), np.arange(200) % 2
+    X[7] = (4242.5, -1313.25)
+    model = quick().fit(X, y).forget(records=[7])
+    for trained in (model._trained.model, model._trained.memory):
+        model._method.learner.save(trained, tmp_path / "model")
+        content = (tmp_path / "model").read_bytes() + repr((model._schema, trained.schema)).encode()
+        for value in (4242.5, 1313.25, -1313.25):
+            assert str(abs(value)).encode() not in content
+            assert struct.pack("<d", value) not in content
+            assert struct.pack("<f", value) not in content
+
+
 def test_forgetting_people_and_records(table):
     X, y, subjects = table
     model = quick().fit(X, y, subjects=subjects)
@@ -83,10 +151,57 @@ def test_forgetting_people_and_records(table):
     assert len(model.record_ids_) == 195
     with pytest.raises(UnknownRecord, match="already forgotten"):
         model.forget(subjects=["p3"])
-    with pytest.raises(ParameterError, match="a list of names"):
-        model.forget(records="12")
-    with pytest.raises(ParameterError, match="either records"):
-        model.forget()
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        ({"records": "12"}, r"a list of names, such as records=\['12'\], not the single '12'"),
+        ({"subjects": 12}, "a list of names, such as subjects=.*, not the single 12"),
+        ({}, "either records"),
+        ({"records": ["1"], "subjects": ["p1"]}, "either records"),
+        ({"records": []}, "records=.* does not say whom to forget: the list is empty; pass one name or more"),
+        ({"subjects": ()}, "subjects=.* does not say whom to forget: the list is empty"),
+        ({"subjects": ["p1", None]}, "does not say whom to forget: 1 of 2 names are empty"),
+    ],
+)
+@pytest.mark.parametrize("ask", [EUPGClassifier.forget, EUPGClassifier.claim_for], ids=["forget", "claim"])
+def test_request_that_names_nobody_is_refused(table, ask, request_, said):
+    X, y, subjects = table
+    with pytest.raises(ParameterError, match=said):
+        ask(quick().fit(X, y, subjects=subjects), **request_)
+
+
+@pytest.mark.parametrize("kind", [int, float, str, np.float32])
+@pytest.mark.parametrize("asked", [125024, 125024.0, "125024", np.int64(125024)], ids=repr)
+def test_people_are_found_by_number_or_text(table, kind, asked):
+    X, y, _ = table
+    numbers = pd.Series(125000 + np.arange(200) // 4).astype(kind)
+    model = quick().fit(X, y, subjects=numbers, records=(np.arange(200) + 900).astype(kind))
+    assert model.claim_for(subjects=[asked]).bound == pytest.approx(4 / 5)
+    assert len(model.forget(subjects=[asked]).record_ids_) == 196
+    assert len(model.forget(records=[type(asked)(900)]).record_ids_) == 195
+
+
+@pytest.mark.parametrize("missing", [None, np.nan])
+@pytest.mark.parametrize("name", ["a", 7])
+@pytest.mark.parametrize("what", ["subjects", "records"])
+def test_row_without_a_name_is_refused_with_the_count(table, what, name, missing):
+    X, y, _ = table
+    with pytest.raises(ParameterError, match=f"2 of 200 rows have no name in {what}: fill them in, or drop"):
+        quick().fit(X, y, **{what: [missing, *([name] * 198), missing]})
+
+
+def test_names_in_a_column_of_a_table_are_taken(table):
+    X, y, subjects = table
+    assert len(quick().fit(X, y, subjects=pd.DataFrame({"p": subjects})).forget(subjects=["p3"]).record_ids_) == 197
+
+
+def test_column_that_occurs_twice_is_refused(table):
+    X, y, _ = table
+    twice = pd.concat([X, X[["age"]]], axis=1)
+    with pytest.raises(DataError, match="column 'age' occurs more than once: rename or drop the others"):
+        quick().fit(twice, y)
 
 
 def test_own_record_ids(table):

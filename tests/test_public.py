@@ -51,7 +51,7 @@ def test_command_line_names_the_extra_to_install():
     code = "import sys; sys.modules['xgboost'] = None\nfrom eupg.cli import main\nsys.exit(main(['demo']))"
     result = run(code)
     assert result.returncode == 2
-    assert "needs xgboost: pip install 'eupg[xgboost]'" in " ".join(result.stdout.split())
+    assert "needs xgboost: pip install 'eupg[demo]'" in " ".join(result.stdout.split())
 
 
 def test_protect_offers_mdav_as_a_function():

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from rich.console import Console
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from eupg.demo.story import Story
 
 T = TypeVar("T")
-_EXTRAS = {"xgboost": "xgboost", "lightgbm": "lightgbm", "torch": "torch", "matplotlib": "demo", "statsmodels": "demo"}
+# What the commands need, and the extra that brings all of it.
+_EXTRAS = {"xgboost": "demo", "matplotlib": "demo", "statsmodels": "demo"}
 _STAGES = {
     "load": "load the records",
     "compile": "compile the grouping kernel (first run only)",
@@ -54,21 +56,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _demo(options, console)
     except EupgError as error:
-        console.print(f"[bold red]eupg:[/] {error}", markup=True)
+        console.print(f"[bold red]eupg:[/] {escape(str(error))}")
         return 2
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
         if package not in _EXTRAS:
             raise
-        console.print(f"[bold red]eupg:[/] needs {package}: pip install 'eupg\\[{_EXTRAS[package]}]'")
+        console.print(f"[bold red]eupg:[/] needs {package}: " + escape(f"pip install 'eupg[{_EXTRAS[package]}]'"))
         return 2
 
 
 def _demo(options: argparse.Namespace, console: Console) -> int:
-    from eupg.demo.page import write_page
+    from eupg.demo.page import prepare, write_page
     from eupg.demo.story import tell
 
     rng = Secret() if options.seed is None else Seeded(options.seed)
+    prepare(options.out)
     columns = (SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"), BarColumn(20))
     console.print("\n[bold]One person asks to be forgotten.[/] RAND Health Insurance Experiment, real people.\n")
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
@@ -82,21 +85,24 @@ def _demo(options: argparse.Namespace, console: Console) -> int:
         story = tell(k=options.k, subject=options.subject, rng=rng, watch=watch)
         page = watch("write the page", lambda: write_page(story, options.out))
     _print(story, console)
-    console.print(f"Page: {page}\n")
+    console.print(f"Page: {escape(str(page))}\n")
     if options.json:
         sys.stdout.write(json.dumps(_figures(story, page), indent=2) + "\n")
     return 0
 
 
 def _print(story: Story, console: Console) -> None:
+    from eupg.demo.story import CHOICE
+
     table = Table(title="\nUtility (AUC %) on people never seen, before and after the erasure", title_justify="left")
     for heading in ("method", "before", "after", "forget", "effort", "claim"):
         table.add_column(heading, justify="right" if heading in ("before", "after", "forget") else "left")
     for m in story.methods:
         table.add_row(m.name, f"{m.before:.1f}", f"{m.after:.1f}", f"{m.forget_s:.2f} s", m.passes, m.claim)
     console.print(table)
+    console.print(f"Time: {story.times}")
     console.print(f"The base model alone, which saw protected data only: {story.base_utility:.1f}\n")
-    changes = Table(title=f"What the model says: P(person {story.subject} sees a doctor)", title_justify="left")
+    changes = Table(title=f"What the model says: P(person {escape(story.subject)} sees a doctor)", title_justify="left")
     for heading in ("record", "truth", "before", "after", "retrained", "base"):
         changes.add_column(heading, justify="left" if heading == "record" else "right")
     eupg_, retrain = story.methods[:2]
@@ -104,7 +110,8 @@ def _print(story: Story, console: Console) -> None:
     for row, (record, truth) in enumerate(zip(story.person.ids, story.person.y, strict=True)):
         changes.add_row(str(record), str(truth), *(f"{c[row]:.2f}" for c in columns))
     console.print(changes)
-    console.print(Panel(story.claim.sentence(), title="What is claimed for this person", title_align="left"))
+    console.print(Panel(escape(story.claim.sentence()), title="What is claimed for this person", title_align="left"))
+    console.print(CHOICE)
     console.print(f"Narrower than it sounds: {story.effective}.\n")
     console.print(f"[bold]{story.verdict}[/]\n")
 

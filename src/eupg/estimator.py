@@ -1,7 +1,8 @@
 """The scikit-learn face: a classifier with ``forget``.
 
 It fits into pipelines, cross-validation and grid search. Where no schema is given one is inferred, and the claim says
-that what was read from the data (bounds, categories) is not covered.
+that what was read from the data (bounds, categories) is not covered. Inferred bounds are rounded outward, so that
+nobody's exact extreme stays behind.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from eupg.data.attribute import Attribute, Categorical, Missing, Numeric, Outside, Role, category_text
+from eupg.data.attribute import Attribute, Categorical, Listed, Missing, Numeric, Outside, Role, category_text
 from eupg.data.dataset import Dataset, Matrix
-from eupg.data.schema import Schema
+from eupg.data.schema import Schema, as_frame
 from eupg.data.score import Probabilities
-from eupg.errors import ParameterError
+from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import EUPG
 from eupg.learn.learner import Learner
 from eupg.learn.sklearn_learner import SklearnLearner
@@ -34,6 +35,10 @@ from eupg.rng import Randomness, Secret, Seeded
 class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that can forget records or people, with a stated guarantee.
 
+    In a ``Pipeline`` only this last step forgets. Fitted steps before it, such as a scaler, keep what they learnt from
+    forgotten records, and no claim covers them. This classifier scales numbers and codes categories for itself, so pass
+    it the table as it is.
+
     Parameters
     ----------
     guarantee
@@ -43,7 +48,8 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     pretrain, finetune
         Effort (epochs or trees) on the release and on the records.
     schema
-        Public bounds and categories of the columns of a DataFrame, label included; inferred if not given.
+        Public bounds and categories of the columns of a DataFrame, label included; inferred if not given. The label's
+        categories are compared with the classes as text: 1, 1.0 and "1" are the same.
     random_state
         Leave it at None for protection; any other value makes the run repeatable, and the claim says "not private".
 
@@ -92,7 +98,8 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         subjects
             The person of each row; without it every row is a person of its own.
         records
-            A distinct id for each row; without it the row's position.
+            A distinct id for each row; without it the row's position. Names are kept as text, whole numbers without a
+            decimal point: 7, 7.0 and "7" name the same.
         """
         table = self._table(X, fit=True)
         y = column_or_1d(y, warn=True)
@@ -100,7 +107,7 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(y) != len(table):
             raise ParameterError(f"X has {len(table)} rows and y has {len(y)}: pass one label a row")
         self.classes_, codes = np.unique(y, return_inverse=True)
-        self._schema = self._declared(table) if self.schema is not None else _inferred(table, len(self.classes_))
+        self._schema = self._declared(table, codes) if self.schema is not None else _inferred(table, len(self.classes_))
         ids = _names(records, len(table), "records")
         if len(np.unique(ids)) != len(ids):
             raise ParameterError(f"{len(ids) - len(np.unique(ids))} record ids repeat: pass distinct ids")
@@ -130,7 +137,7 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def claim_for(self, *, records: Iterable[Any] | None = None, subjects: Iterable[Any] | None = None) -> Guarantee:
         """Return what will hold for the person these records belong to, or for these people, once forgotten."""
-        return self._trained.claim_for(self._records.ids[self._chosen(records, subjects)].tolist())
+        return self._trained.claim_for(self._records.select(self._chosen(records, subjects)))
 
     def forget(self, *, records: Iterable[Any] | None = None, subjects: Iterable[Any] | None = None) -> Self:
         """Forget records, or all records of people: back to the base model, fine-tuned on what is left."""
@@ -157,11 +164,9 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         if (records is None) == (subjects is None):
             raise ParameterError("name either records=[…] or subjects=[…]")
-        if isinstance(records, str) or isinstance(subjects, str):
-            raise ParameterError("pass a list of names, such as records=['12'], not one text")
         if records is not None:
-            return self._records.where(str(r) for r in records)
-        return self._records.where_subjects(str(s) for s in subjects or ())
+            return self._records.where(_asked(records, "records"))
+        return self._records.where_subjects(_asked(subjects, "subjects"))
 
     def _randomness(self) -> Randomness:
         if self.random_state is None:
@@ -175,22 +180,18 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         import pandas as pd
 
         if hasattr(X, "columns"):
-            frame = X.to_pandas() if hasattr(X, "to_pandas") else X
-            frame = frame.rename(columns=str)
+            frame = as_frame(X)
             validate_data(self, frame, skip_check_array=True, reset=fit)
             return frame
         array = validate_data(self, X, reset=fit, dtype=np.float64, ensure_min_samples=2 if fit else 1)
         return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
 
-    def _declared(self, table: Any) -> Schema:
+    def _declared(self, table: Any, codes: NDArray[np.intp]) -> Schema:
         assert self.schema is not None
-        found = tuple(map(str, self.classes_))
-        public = set(found) == set(self.schema.label.categories)
-        label = replace(self.schema.label, categories=found, inferred=() if public else ("categories",))
         absent = [a.name for a in self.schema.features if a.name not in table.columns]
         if absent:
             raise ParameterError(f"the schema declares {absent[0]!r}, which is not a column of X")
-        return Schema((*self.schema.features, label))
+        return Schema((*self.schema.features, _label(self.schema.label, self.classes_, codes)))
 
     def _matrix(self, table: Any) -> Matrix:
         """Encode a table; a category that was not there when an inferred schema was made counts as missing."""
@@ -202,6 +203,25 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 column = column.where(np.isin(text, np.array(attribute.categories, dtype=object)), None)
             columns.append(attribute.encode(column))
         return np.column_stack(columns)
+
+
+def _label(declared: Listed, classes: NDArray[Any], codes: NDArray[np.intp]) -> Categorical:
+    """Return the label with the classes that occur, in the order of ``classes_``; which ones do is read from y."""
+    found = _text(classes, declared.name)
+    for code, name in enumerate(found):
+        if name not in declared.categories:
+            raise DataError(
+                f"y has the class {name!r} in {(codes == code).sum()} of {len(codes)} rows, which the label "
+                f"{declared.name!r} does not list: add it to its categories, or drop those rows"
+            )
+    seen = () if set(found) == set(declared.categories) else ("categories",)
+    return Categorical(
+        name=declared.name,
+        role=Role.LABEL,
+        categories=tuple(map(str, found)),
+        inferred=tuple(dict.fromkeys((*declared.inferred, *seen))),
+        source=declared.source,
+    )
 
 
 def _inferred(table: Any, classes: int) -> Schema:
@@ -223,9 +243,32 @@ def _lenient(attribute: Attribute) -> Attribute:
 
 
 def _names(values: Any, rows: int, what: str) -> NDArray[np.str_]:
+    """Return the name of each row as text; a row without one is an error."""
     if values is None:
         return np.arange(rows).astype(np.str_)
-    names = np.asarray(values).ravel()
+    names = _text(values, what)
     if len(names) != rows:
         raise ParameterError(f"X has {rows} rows and {what} has {len(names)}: pass one a row")
-    return names.astype(np.str_)
+    nameless = names.count(None)
+    if nameless:
+        raise ParameterError(f"{nameless} of {rows} rows have no name in {what}: fill them in, or drop those rows")
+    return np.array(names, dtype=np.str_)
+
+
+def _asked(names: Any, what: str) -> list[str]:
+    """Return the names to look for, written as those of the rows are."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ParameterError(f"pass a list of names, such as {what}=['12'], not the single {names!r}")
+    asked = _text(names, what)
+    if not asked or None in asked:
+        found = f"{asked.count(None)} of {len(asked)} names are empty" if asked else "the list is empty"
+        raise ParameterError(f"{what}=[…] does not say whom to forget: {found}; pass one name or more, each filled in")
+    return [str(name) for name in asked]
+
+
+def _text(values: Iterable[Any], what: str) -> list[str | None]:
+    """Write names or classes as the schema writes categories: 7.0 as "7", a missing one as None."""
+    import pandas as pd
+
+    flat = values if getattr(values, "ndim", 1) == 1 else np.asarray(values).ravel()
+    return list(category_text(pd.Series(list(flat)), what))

@@ -22,6 +22,8 @@ from eupg import (
     XGBoostLearner,
 )
 from eupg.checks import ContractViolation, check_learner, check_mechanism, check_unlearner
+from eupg.data.attribute import Key
+from eupg.data.schema import Schema
 from eupg.protect.release import Release
 from eupg.rng import Seeded
 from people import people
@@ -84,6 +86,17 @@ def test_unlearner_keeps_its_contract(unlearner):
     check_unlearner(unlearner, people(120))
 
 
+def without_keys(schema):
+    return Schema(tuple(a for a in schema.attributes if not isinstance(a, Key)))
+
+
+def overwrite(array, value):
+    """Write into an array that its owner made read-only."""
+    array.flags.writeable = True
+    array[0] = value
+    array.flags.writeable = False
+
+
 class KeepsOrder:
     """A mechanism that permutes well and forgets to shuffle the rows."""
 
@@ -96,7 +109,12 @@ class KeepsOrder:
         groups = self.inner.groups(data)
         X = np.column_stack([data.X[rng.permutation_within(groups), j] for j in range(data.X.shape[1])])
         claim = dataclasses.replace(self.guarantee(data.schema), seeded=rng.seeded)
-        return Release(data.schema, X, data.y.copy(), claim)
+        return Release(without_keys(data.schema), X, data.y.copy(), claim)
+
+
+class NamesPeople(KeepsOrder):
+    def protect(self, data, rng):
+        return dataclasses.replace(self.inner.protect(data, rng), schema=data.schema)
 
 
 class HidesItsSeed(KeepsOrder):
@@ -110,9 +128,42 @@ class DoesNothing(KeepsOrder):
         return Release.shuffled(data, data.X, data.y, self.guarantee(data.schema), Seeded(1))
 
 
+class LeavesTheBounds(KeepsOrder):
+    """Releases one value past the end of its public range, or of its list."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def protect(self, data, rng):
+        release = self.inner.protect(data, rng)
+        X, j = release.X.copy(), [a.name for a in release.schema.features].index(self.name)
+        X[0, j] = getattr(data.schema[self.name], "upper", 3) + 1
+        return dataclasses.replace(release, X=X)
+
+
+class WritesToTheRecords(KeepsOrder):
+    def __init__(self, name):
+        self.name = name
+
+    def protect(self, data, rng):
+        overwrite(getattr(data, self.name), 0)
+        return self.inner.protect(data, rng)
+
+
 @pytest.mark.parametrize(
     ("broken", "complaint"),
-    [(KeepsOrder(), "names nobody"), (HidesItsSeed(), "marked seeded"), (DoesNothing(), "another seed")],
+    [
+        (KeepsOrder(), "rows must be shuffled"),
+        (NamesPeople(), "names nobody"),
+        (HidesItsSeed(), "marked seeded"),
+        (DoesNothing(), "another seed"),
+        (LeavesTheBounds("income"), "'income' must lie inside"),
+        (LeavesTheBounds("town"), "'town' must lie inside"),
+        (WritesToTheRecords("X"), "records untouched"),
+        (WritesToTheRecords("y"), "records untouched"),
+        (WritesToTheRecords("subjects"), "records untouched"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, KeepsOrder) else None,
 )
 def test_broken_mechanism_is_caught(broken, complaint):
     with pytest.raises(ContractViolation, match=complaint):
@@ -131,8 +182,37 @@ class Unseeded(SklearnLearner):
         return super().fit(examples, effort=effort, rng=np.random.default_rng(), start=start)
 
 
+class WritesToTheExamples(SklearnLearner):
+    def fit(self, examples, *, effort, rng, start=None):
+        if len(examples.y):
+            overwrite(examples.y, 1 - people().y[0])
+        return super().fit(examples, effort=effort, rng=rng, start=start)
+
+
+class LoadsAnother(SklearnLearner):
+    """Loads a model that differs from the saved one in the last digits."""
+
+    def load(self, path):
+        return Blurred(super().load(path))
+
+
+class Blurred:
+    def __init__(self, model):
+        self.model = model
+
+    def predict_proba(self, X):
+        return self.model.predict_proba(X).astype(np.float32).astype(np.float64)
+
+
 @pytest.mark.parametrize(
-    ("broken", "complaint"), [(Forgetful(threads=1), "must make a difference"), (Unseeded(), "same seed")]
+    ("broken", "complaint"),
+    [
+        (Forgetful(threads=1), "must make a difference"),
+        (Unseeded(), "same seed"),
+        (WritesToTheExamples(), "examples untouched"),
+        (LoadsAnother(), "a loaded model must predict exactly"),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )
 def test_broken_learner_is_caught(broken, complaint, tmp_path):
     with pytest.raises(ContractViolation, match=complaint):
@@ -152,12 +232,29 @@ class KeepsIds(Retrain):
         return dataclasses.replace(after, memory=list(trained.ids))
 
 
+class WritesToTheTable(Retrain):
+    def train(self, data, rng):
+        overwrite(data.X, 0)
+        return super().train(data, rng)
+
+
+class ReleasesNewRecords(EUPG):
+    """Makes a new base model of all records whenever some come in: those added later are no longer untouched by it."""
+
+    def update(self, trained, data, rng):
+        new = not set(data.ids.tolist()) <= trained.kept
+        return self.train(data, rng) if new else super().update(trained, data, rng)
+
+
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
         (FromTheServedModel(LocalDP(1.0), SklearnLearner(SGDClassifier(loss="log_loss")), 2, 1), "A, then B"),
         (KeepsIds(SklearnLearner(), 1), "reachable"),
+        (WritesToTheTable(SklearnLearner(), 1), "records untouched"),
+        (ReleasesNewRecords(LocalDP(1.0), SklearnLearner(), 2, 1), "added later must be exact"),
     ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )
 def test_broken_unlearner_is_caught(broken, complaint):
     with warnings.catch_warnings(), pytest.raises(ContractViolation, match=complaint):

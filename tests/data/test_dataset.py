@@ -392,7 +392,7 @@ def test_plus_refuses_an_id_that_is_taken():
 
 
 def test_plus_refuses_new_records_that_share_an_id():
-    with pytest.raises(DataError, match="ids of .* new records are taken"):
+    with pytest.raises(DataError, match=r"ids of .* new records are taken"):
         small().plus(small())
     with pytest.raises(DataError, match="1 of 2 rows repeat a record id"):
         Dataset(SMALL, np.zeros((2, 1)), np.zeros(2), np.array(["n", "n"]), np.array(["a", "b"]))

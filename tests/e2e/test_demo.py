@@ -5,8 +5,47 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
+
+CHOICE = (
+    "The learner's settings were chosen with a look at held-out people of this table; the claim does not cover what "
+    "that choice reveals."
+)
+# Elements of HTML that have no end tag.
+VOID = {"meta", "link", "br", "hr", "img", "input"}
+
+
+class Tags(HTMLParser):
+    """Keeps the elements that are open, and refuses an end tag of any other than the last."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.text = [], []
+
+    def handle_starttag(self, tag, attrs):
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        assert self.open, f"</{tag}> at {self.getpos()} closes nothing"
+        assert self.open.pop() == tag, f"</{tag}> at {self.getpos()} closes another element"
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def read(page: str) -> str:
+    """Return the text of a page whose elements are all closed in the right order."""
+    tags = Tags()
+    tags.feed(page)
+    tags.close()
+    assert not tags.open, f"never closed: {tags.open}"
+    return " ".join(" ".join(tags.text).split())
 
 
 def eupg(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
@@ -25,7 +64,7 @@ def test_demo_tells_the_story(demo):
     assert result.returncode == 0, result.stderr
     told = " ".join(result.stderr.replace("│", " ").split())
     stages = ("protect: permute", "pretrain on the release alone", "forget: back to the base", "Short retrain")
-    claim = ("What is claimed for this person", "Reproducible run, not private", "the effective k is 1")
+    claim = ("What is claimed for this person", "Reproducible run, not private", "the effective k is 1", CHOICE)
     for words in (*stages, *claim):
         assert words in told
 
@@ -47,12 +86,48 @@ def test_same_seed_same_figures(demo, tmp_path):
     assert first["methods"] == again["methods"]
 
 
-def test_page_is_well_formed_and_complete(demo):
-    folder, _ = demo
-    page = (folder / "demo-report" / "index.html").read_text(encoding="utf-8")
-    HTMLParser().feed(page)
-    assert page.count("<svg") == 3
-    assert not re.search(r"\$[a-z]+", page)
+def test_terminal_gives_the_time_of_each_stage_in_hundredths_of_a_second(demo):
+    told = " ".join(demo[1].stderr.split())
+    seconds = json.loads(demo[1].stdout)["seconds"]
+    assert "Time: " + ", ".join(f"{stage} {seconds[stage]:.2f} s" for stage in seconds) in told
+    assert list(seconds) == ["protect", "pretrain", "finetune", "forget"]
+
+
+@pytest.fixture
+def page(demo):
+    return (demo[0] / "demo-report" / "index.html").read_text(encoding="utf-8")
+
+
+def test_page_closes_every_element_and_leaves_no_placeholder(page):
+    assert not re.search(r"\$[a-z]+", read(page))
+
+
+@pytest.mark.parametrize("broken", ["<p>one", "<p><b>one</p></b>", "one</p>"])
+def test_page_that_is_not_well_formed_would_be_noticed(broken):
+    with pytest.raises(AssertionError, match="close"):
+        read(f"<body>{broken}</body>")
+
+
+def test_pictures_are_well_formed(page):
+    pictures = re.findall(r"<svg.*?</svg>", page, flags=re.S)
+    assert len(pictures) == 3
+    for picture in pictures:
+        assert ElementTree.fromstring(picture).tag.endswith("svg")
+
+
+def test_page_shows_the_figures_and_what_they_do_not_cover(page, demo):
+    figures, text = json.loads(demo[1].stdout), read(page)
+    for method in figures["methods"]:
+        row = (method["name"], f"{method['before']:.1f}", f"{method['after']:.1f}", f"{method['forget_s']:.2f} s")
+        assert " ".join(row) in text
+    assert f"protected data only, reaches {figures['base_utility']:.1f}" in text
+    for stage in figures["seconds"].values():
+        assert f"{stage:.2f} s" in text
+    assert f"Person {figures['subject']}, forgotten" in text
+    assert CHOICE in text
+
+
+def test_page_needs_nothing_from_elsewhere(page):
     assert "https://" not in re.sub(r"<svg.*?</svg>", "", page, flags=re.S)
 
 
@@ -61,11 +136,32 @@ def test_page_is_well_formed_and_complete(demo):
     [
         (("--k", "1"), "k must be a whole number of at least 2"),
         (("--subject", "nobody"), "never among the records, or already forgotten"),
+        (("--subject", "[/]"), "first person '[/]': never among the records"),
         (("--seed", "-1"), "a seed is a non-negative integer"),
+        (("--out", "taken"), "expected a folder for the page, got the file taken: name another with --out"),
+        (("--out", "taken/below"), "no page can be written in taken/below (Not a directory): name another folder"),
+        (("--out", "/proc/none"), "no page can be written in /proc/none"),
+        (("--out", "odd"), "no page can be written in odd (Is a directory): name another folder"),
     ],
 )
 def test_wrong_use_exits_with_two_and_says_why(arguments, message, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    (tmp_path / "odd" / "index.html").mkdir(parents=True)
     result = eupg("demo", *arguments, cwd=tmp_path)
     assert result.returncode == 2
     assert message in " ".join(result.stdout.split())
     assert "Traceback" not in result.stderr
+
+
+def test_place_of_the_page_is_checked_before_the_run(tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    assert "load the records" not in eupg("demo", "--out", "taken", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize("package", ["xgboost", "matplotlib"])
+def test_package_that_the_demonstration_needs_is_named_with_its_extra(package, tmp_path):
+    code = f"import sys; sys.modules['{package}'] = None\nfrom eupg.cli import main\nsys.exit(main(['demo']))"
+    command = [sys.executable, "-c", code]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=300)
+    assert result.returncode == 2
+    assert "pip install 'eupg[demo]'" in " ".join(result.stdout.split())

@@ -1,18 +1,27 @@
 """What each learner does beyond the common contract."""
 
+import dataclasses
 import json
+import math
+import re
 
 import numpy as np
 import pytest
 import torch
-from sklearn.ensemble import RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from eupg import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.data.attribute import Missing, Numeric, Ordinal
+from eupg.data.schema import Schema
 from eupg.errors import DataError, ModelFileError, ParameterError
-from people import people
+from eupg.learn.envelope import _digest
+from people import SCHEMA, people
+
+ALL = [TorchLearner(), XGBoostLearner(threads=1), LightGBMLearner(threads=1), SklearnLearner()]
 
 
 def rng(seed: int = 1) -> np.random.Generator:
@@ -39,10 +48,7 @@ def test_learner_learns(learner, effort, classes):
     assert correct(learner.fit(train, effort=effort, rng=rng()), test) > (0.85 if classes == 2 else 0.75)
 
 
-@pytest.mark.parametrize(
-    "learner",
-    [TorchLearner(), XGBoostLearner(threads=1), LightGBMLearner(threads=1), SklearnLearner()],
-)
+@pytest.mark.parametrize("learner", ALL)
 def test_going_on_from_a_good_model_beats_starting_anew(learner):
     base = learner.fit(people(2000, 1), effort=30, rng=rng())
     few, test = people(60, 3), people(500, 2)
@@ -75,20 +81,71 @@ def test_lightgbm_adds_trees_and_leaves_the_base_alone():
     assert (base.booster.num_trees(), further.booster.num_trees()) == (4, 7)
 
 
-def test_any_module_factory_works_and_batch_norm_runs_in_evaluation_mode():
-    def network(inputs: int, classes: int) -> nn.Module:
-        return nn.Sequential(nn.Linear(inputs, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, classes))
+def normed(inputs: int, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, classes))
 
-    model = TorchLearner(network).fit(people(900), effort=5, rng=rng())
+
+def dropping(inputs: int, classes: int) -> nn.Module:
+    return nn.Sequential(nn.Linear(inputs, 16), nn.Dropout(0.5), nn.ReLU(), nn.Linear(16, classes))
+
+
+def test_any_module_factory_works_and_batch_norm_runs_in_evaluation_mode():
+    model = TorchLearner(normed).fit(people(900), effort=5, rng=rng())
     one_by_one = np.concatenate([model.predict_proba(people().X[i : i + 1]) for i in range(5)])
     np.testing.assert_allclose(one_by_one, model.predict_proba(people().X[:5]), atol=1e-6)
 
 
-def test_thread_setting_and_random_state_of_torch_are_left_alone():
+def test_last_batch_of_one_row_never_reaches_batch_norm():
+    model = TorchLearner(normed, batch_size=32).fit(people(97), effort=2, rng=rng())
+    assert int(model.network[1].num_batches_tracked) == 2 * 3
+
+
+def test_last_batch_of_one_row_never_reaches_batch_norm_in_networks_trained_together():
+    tables = [people(97, seed) for seed in range(2)]
+    models = TorchLearner(normed, batch_size=32).fit_many(tables, effort=2, rngs=[rng(1), rng(2)])
+    assert [int(model.network[1].num_batches_tracked) for model in models] == [2 * 3] * 2
+
+
+@pytest.mark.parametrize(("rows", "size"), [(1, 256), (60, 1)])
+def test_batch_norm_with_single_rows_only_is_refused_with_the_remedy(rows, size):
+    with pytest.raises(DataError, match=rf"{rows} records in batches of {size} .*keep more records, raise batch_size"):
+        TorchLearner(normed, batch_size=size).fit(people(rows), effort=1, rng=rng())
+
+
+def test_dropout_is_the_same_for_the_same_generator():
+    data = people(90)
+    once, again = (TorchLearner(dropping).fit(data, effort=2, rng=rng(4)).predict_proba(data.X) for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+
+
+def test_dropout_is_the_same_for_the_same_generators_in_networks_trained_together():
+    tables = [people(90, seed) for seed in range(2)]
+    runs = [TorchLearner(dropping).fit_many(tables, effort=2, rngs=[rng(1), rng(2)]) for _ in range(2)]
+    for table, once, again in zip(tables, *runs, strict=True):
+        np.testing.assert_array_equal(once.predict_proba(table.X), again.predict_proba(table.X))
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda:one", ""])
+def test_device_that_torch_does_not_know_is_refused_when_built(device):
+    with pytest.raises(ParameterError, match=f'such as "cpu" or "cuda", got {device!r}'):
+        TorchLearner(device=device)
+
+
+def test_network_of_another_shape_is_refused_as_a_start():
+    base = TorchLearner(MLP((8,))).fit(people(), effort=1, rng=rng())
+    with pytest.raises(ParameterError, match="another network: use the learner with the factory"):
+        TorchLearner(MLP((9,))).fit(people(), effort=1, rng=rng(), start=base)
+
+
+@pytest.mark.parametrize("network", [MLP(), dropping], ids=["plain", "dropout"])
+def test_thread_setting_and_random_state_of_torch_are_left_alone(network, tmp_path):
     torch.manual_seed(3)
     before, threads = torch.rand(1), torch.get_num_threads()
     torch.manual_seed(3)
-    TorchLearner().fit(people(), effort=1, rng=rng())
+    learner = TorchLearner(network)
+    learner.save(learner.fit(people(), effort=1, rng=rng()), tmp_path / "m")
+    learner.load(tmp_path / "m")
+    learner.fit_many([people()], effort=1, rngs=[rng()])
     assert torch.equal(torch.rand(1), before)
     assert torch.get_num_threads() == threads
 
@@ -113,8 +170,22 @@ def test_training_reaches_the_loss_of_a_plain_loop():
     assert ours == pytest.approx(plain, rel=0.05, abs=0.01)
 
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@needs_gpu
+def test_dropout_on_a_gpu_is_repeatable_and_leaves_its_random_state_alone():
+    data, state = people(90), torch.cuda.get_rng_state()
+    learner = TorchLearner(dropping, device="cuda")
+    once, again = (learner.fit(data, effort=2, rng=rng(4)).predict_proba(data.X) for _ in range(2))
+    np.testing.assert_allclose(once, again, atol=1e-6)
+    TorchLearner(dropping).fit(data, effort=1, rng=rng())
+    assert torch.equal(torch.cuda.get_rng_state(), state)
+
+
+@pytest.mark.gpu
+@needs_gpu
 def test_network_trains_on_a_gpu(tmp_path):
     learner = TorchLearner(device="cuda")
     model = learner.fit(people(1500, 1), effort=20, rng=rng())
@@ -130,6 +201,23 @@ def test_forest_grows_by_the_trees_it_was_asked_for():
     base = learner.fit(people(), effort=5, rng=rng())
     assert len(learner.fit(people(seed=2), effort=3, rng=rng(), start=base).estimator.estimators_) == 8
     assert len(base.estimator.estimators_) == 5
+
+
+@pytest.mark.parametrize("estimator", [HistGradientBoostingClassifier(), GradientBoostingClassifier()], ids=str)
+def test_boosting_goes_on_by_the_iterations_it_was_asked_for(estimator):
+    learner = SklearnLearner(estimator)
+    base = learner.fit(people(), effort=20, rng=rng())
+    further = learner.fit(people(seed=2), effort=5, rng=rng(), start=base)
+    trees = [len(getattr(m.estimator, "_predictors", getattr(m.estimator, "estimators_", ()))) for m in (base, further)]
+    assert trees == [20, 25]
+
+
+@pytest.mark.parametrize("effort", [1, 3])
+def test_estimator_that_cannot_take_negative_inputs_is_named_with_the_remedy(effort):
+    with pytest.raises(
+        DataError, match=r"MultinomialNB cannot be fitted .*Negative values.*use settings or an estimat"
+    ):
+        SklearnLearner(MultinomialNB()).fit(people(), effort=effort, rng=rng())
 
 
 def test_estimator_that_was_passed_in_stays_unfitted():
@@ -172,10 +260,21 @@ def test_untrusted_type_in_a_model_file_is_refused_with_the_remedy(tmp_path):
         SklearnLearner(RandomForestClassifier()).load(tmp_path / "m")
 
 
+def saved(learner, path):
+    learner.save(learner.fit(people(), effort=2, rng=rng()), path)
+    line, payload = path.read_bytes().split(b"\n", 1)
+    return json.loads(line), payload
+
+
+def rewrite(path, about, payload):
+    """Write a file whose digest is right, whatever it says."""
+    path.write_bytes(json.dumps(about | {"sha256": _digest(about, payload)}).encode() + b"\n" + payload)
+
+
 def test_file_of_another_learner_and_a_flipped_byte_are_named(tmp_path):
     path = tmp_path / "m"
     learner = XGBoostLearner(threads=1)
-    learner.save(learner.fit(people(), effort=2, rng=rng()), path)
+    saved(learner, path)
     with pytest.raises(ModelFileError, match="'eupg-xgboost-1', expected 'eupg-torch-1'"):
         TorchLearner().load(path)
     content = bytearray(path.read_bytes())
@@ -183,6 +282,53 @@ def test_file_of_another_learner_and_a_flipped_byte_are_named(tmp_path):
     path.write_bytes(content)
     with pytest.raises(ModelFileError, match="is damaged"):
         learner.load(path)
+
+
+@pytest.mark.parametrize("learner", [TorchLearner(), SklearnLearner()])
+def test_scale_changed_in_the_description_is_refused(learner, tmp_path):
+    about, payload = saved(learner, tmp_path / "m")
+    about["encoder"]["centre"][0] += 1.0
+    (tmp_path / "m").write_bytes(json.dumps(about).encode() + b"\n" + payload)
+    with pytest.raises(ModelFileError, match="is damaged: its content does not match its digest"):
+        learner.load(tmp_path / "m")
+
+
+def test_digest_does_not_depend_on_how_the_description_is_spelled(tmp_path):
+    about, payload = saved(SklearnLearner(), tmp_path / "m")
+    line = json.dumps(dict(reversed(about.items())), separators=(" , ", " : "))
+    (tmp_path / "m").write_bytes(line.encode() + b"\n" + payload)
+    SklearnLearner().load(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [
+        ("schema", None),
+        ("schema", 3),
+        ("schema", "attributes = 3"),
+        ("effort", None),
+        ("effort", "many"),
+        ("encoder", None),
+        ("encoder", [1.0]),
+        ("encoder", {"centre": [0.0], "spread": [1.0], "pinned": False}),
+        ("encoder", {"centre": ["x"] * 6, "spread": [1.0] * 6, "pinned": False}),
+    ],
+)
+def test_description_without_a_readable_part_is_refused(word, value, tmp_path):
+    path = tmp_path / "m"
+    about, payload = saved(SklearnLearner(), path)
+    for changed in (about | {word: value}, {w: v for w, v in about.items() if w != word}):
+        rewrite(path, changed, payload)
+        with pytest.raises(ModelFileError, match=f"describes no {word} that can be read .*: save the model again"):
+            SklearnLearner().load(path)
+
+
+@pytest.mark.parametrize("learner", ALL, ids=lambda learner: type(learner).__name__)
+def test_models_are_saved_and_loaded_under_a_path_in_text(learner, tmp_path):
+    model = learner.fit(people(), effort=1, rng=rng())
+    learner.save(model, str(tmp_path / "m"))
+    again = learner.load(str(tmp_path / "m"))
+    np.testing.assert_array_equal(again.predict_proba(people().X), model.predict_proba(people().X))
 
 
 def test_network_of_another_shape_is_refused(tmp_path):
@@ -199,8 +345,47 @@ def test_model_of_another_learner_is_refused_as_a_start():
             learner.fit(people(), effort=1, rng=rng(), start=model)
 
 
+def under(schema: Schema, rows: int = 60):
+    """Return examples without a row of meaning under another schema."""
+    data = people(rows)
+    X = np.zeros((rows, len(schema.features)))
+    return dataclasses.replace(data, schema=schema, X=X, y=np.arange(rows) % schema.classes)
+
+
+def changed(name, **values):
+    return Schema(tuple(dataclasses.replace(a, **values) if a.name == name else a for a in SCHEMA.attributes))
+
+
+@pytest.mark.parametrize("learner", ALL, ids=lambda learner: type(learner).__name__)
+@pytest.mark.parametrize(
+    ("schema", "difference"),
+    [
+        (Schema(SCHEMA.attributes[:2] + SCHEMA.attributes[3:]), "feature 2 is 'income' in the model and 'health' in"),
+        (
+            Schema((*SCHEMA.attributes, Numeric(name="more", lower=0, upper=1))),
+            "feature 7 is nothing in the model and 'more' in the examples",
+        ),
+        (
+            Schema((*SCHEMA.attributes[:3], Ordinal(name="health", categories=("1", "2")), *SCHEMA.attributes[4:])),
+            "categories of 'health': ('poor', 'fair', 'good') in the model and ('1', '2') in",
+        ),
+        (
+            Schema((*SCHEMA.attributes[:3], Numeric(name="health", lower=0, upper=2), *SCHEMA.attributes[4:])),
+            "kind of 'health': ordinal in the model and numeric in the examples",
+        ),
+        (changed("age", missing=Missing.KEEP), "missing values of 'age': not kept in the model and kept in"),
+        (changed("ill", categories=("a", "b", "c")), "classes ('no', 'yes') in the model and ('a', 'b', 'c') in"),
+    ],
+    ids=["fewer", "more", "categories", "kind", "missing", "classes"],
+)
+def test_start_from_another_table_is_refused_with_the_difference(learner, schema, difference):
+    base = learner.fit(people(60), effort=1, rng=rng())
+    with pytest.raises(ParameterError, match=re.escape(difference)):
+        learner.fit(under(schema), effort=1, rng=rng(), start=base)
+
+
 def test_model_files_are_neither_pickles_nor_hold_row_values(tmp_path):
-    for learner in (TorchLearner(), XGBoostLearner(threads=1), LightGBMLearner(threads=1), SklearnLearner()):
+    for learner in ALL:
         path = tmp_path / type(learner).__name__
         learner.save(learner.fit(people(), effort=1, rng=rng()), path)
         about = json.loads(path.read_bytes().split(b"\n", 1)[0])
@@ -209,14 +394,26 @@ def test_model_files_are_neither_pickles_nor_hold_row_values(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "build",
+    ("learner", "setting", "value"),
     [
-        lambda: TorchLearner(learning_rate=0),
-        lambda: TorchLearner(batch_size=0),
-        lambda: XGBoostLearner(max_depth=0),
-        lambda: LightGBMLearner(leaves=1),
+        (TorchLearner, "learning_rate", 0),
+        (TorchLearner, "learning_rate", math.nan),
+        (TorchLearner, "learning_rate", math.inf),
+        (TorchLearner, "learning_rate", "0.1"),
+        (TorchLearner, "weight_decay", -1.0),
+        (TorchLearner, "weight_decay", math.nan),
+        (TorchLearner, "batch_size", 0),
+        (TorchLearner, "batch_size", 2.5),
+        (XGBoostLearner, "max_depth", 0),
+        (XGBoostLearner, "learning_rate", math.nan),
+        (XGBoostLearner, "reg_lambda", math.nan),
+        (XGBoostLearner, "threads", -1),
+        (LightGBMLearner, "leaves", 1),
+        (LightGBMLearner, "least_records", math.nan),
+        (LightGBMLearner, "learning_rate", math.nan),
+        (LightGBMLearner, "reg_lambda", math.nan),
     ],
 )
-def test_meaningless_settings_are_refused_when_built(build):
-    with pytest.raises(ParameterError):
-        build()
+def test_meaningless_settings_are_refused_when_built(learner, setting, value):
+    with pytest.raises(ParameterError, match=f"{setting} must be a .*number .*, got {value!r}"):
+        learner(**{setting: value})

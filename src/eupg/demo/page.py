@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import platform
+import tempfile
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
@@ -14,11 +15,13 @@ from typing import Any
 import matplotlib
 import numpy as np
 
-from eupg.demo.story import Story
+from eupg.demo.story import CHOICE, Story
+from eupg.errors import ParameterError
 
 matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
+_NAME = "index.html"
 # Okabe and Ito's palette, told apart by colour-blind readers; shapes differ too, for print in grey.
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#7f7f7f"
 _STYLE: Any = {
@@ -30,16 +33,32 @@ _STYLE: Any = {
 }
 
 
+def prepare(folder: Path) -> None:
+    """Make the folder and see that a page can be written there, so that a long run does not end without one."""
+    if folder.exists() and not folder.is_dir():
+        raise ParameterError(f"expected a folder for the page, got the file {folder}: name another with --out")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+        if (folder / _NAME).exists():
+            (folder / _NAME).open("a").close()
+    except OSError as error:
+        raise ParameterError(
+            f"no page can be written in {folder} ({error.strerror}): name another folder with --out"
+        ) from error
+
+
 def write_page(story: Story, folder: Path) -> Path:
     """Write the page and return its path."""
-    folder.mkdir(parents=True, exist_ok=True)
+    prepare(folder)
     with plt.rc_context(_STYLE):
         pictures = {"utility": _utility(story), "times": _times(story), "person": _person(story)}
     rows = "".join(
         _row([m.name, f"{m.before:.1f}", f"{m.after:.1f}", f"{m.forget_s:.2f} s", m.passes, m.claim])
         for m in story.methods
     )
-    path = folder / "index.html"
+    path = folder / _NAME
     path.write_text(
         _PAGE.substitute(
             pictures,
@@ -50,6 +69,7 @@ def write_page(story: Story, folder: Path) -> Path:
             rows=rows,
             verdict=html.escape(story.verdict),
             claim=html.escape(story.claim.sentence()),
+            choice=html.escape(CHOICE),
             effective=html.escape(str(story.effective)),
             constant=html.escape(constant_sentence(story)),
             base=f"{story.base_utility:.1f}",
@@ -148,7 +168,7 @@ Experiment). The model predicts whether someone sees a doctor in a year.</p>
 <h2>What is claimed for this person</h2>
 <blockquote>$claim</blockquote>
 <p>Narrower than it sounds: $effective. $constant The label and the retained records are used as they are. Only the new
-model is covered; whoever kept an earlier one can compare.</p>
+model is covered; whoever kept an earlier one can compare. $choice</p>
 <h2>Utility, before and after</h2>
 <table><tr><th>Method</th><th>before</th><th>after</th><th>forget</th><th>effort</th><th>claim</th></tr>$rows</table>
 <p>AUC in percent on people who are not in the training data. The base model, which saw protected data only, reaches

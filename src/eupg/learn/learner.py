@@ -6,12 +6,17 @@ neither which stage it serves nor anything about privacy, ids or erasure.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
+from eupg.data.attribute import Attribute, Listed, Missing
 from eupg.data.dataset import Examples, Matrix
+from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import NothingRetained, ParameterError
 
@@ -39,11 +44,81 @@ class Learner(Protocol):
         examples on the way, such as scales, belongs to the new model alone.
         """
 
-    def save(self, model: Model, path: Path) -> None:
+    def save(self, model: Model, path: str | Path) -> None:
         """Write the model to one file, without pickle."""
 
-    def load(self, path: Path) -> Model:
+    def load(self, path: str | Path) -> Model:
         """Read a model written by :meth:`save`; running code from the file is impossible."""
+
+
+class Described(Model, Protocol):
+    """A model that knows the schema its rows come under, as all of this library's do."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+
+
+Kind = TypeVar("Kind", bound=Described)
+
+
+def own(model: Model, kind: type[Kind]) -> Kind:
+    """Return the model as one of this kind; that of another learner is an error."""
+    if not isinstance(model, kind):
+        raise ParameterError(f"expected a {kind.__name__}, got a {type(model).__name__}: use one learner throughout")
+    return model
+
+
+def own_start(start: Model | None, kind: type[Kind], examples: Examples) -> Kind | None:
+    """Return the model to go on from, once it is found to read rows and classes as the examples code them."""
+    if start is None:
+        return None
+    model = own(start, kind)
+    found = _difference(model.schema, examples.schema)
+    if found:
+        raise ParameterError(
+            f"the model to go on from comes from another table: {found}; go on with the features and classes it was "
+            "fitted on, or start anew"
+        )
+    return model
+
+
+def _difference(before: Schema, now: Schema) -> str:
+    """Name the first feature, or the classes, that two schemas code differently; empty where there is none."""
+    for number, (old, new) in enumerate(zip_longest(before.features, now.features), start=1):
+        names = [repr(a.name) if a else "nothing" for a in (old, new)]
+        if names[0] != names[1]:
+            return f"feature {number} is {names[0]} in the model and {names[1]} in the examples"
+        for word in (w for w, value in _coding(old).items() if value != _coding(new)[w]):
+            return f"{word} of {names[0]}: {_coding(old)[word]} in the model and {_coding(new)[word]} in the examples"
+    if before.label.categories != now.label.categories:
+        return f"classes {before.label.categories} in the model and {now.label.categories} in the examples"
+    return ""
+
+
+def _coding(attribute: Attribute) -> dict[str, object]:
+    categories = attribute.categories if isinstance(attribute, Listed) else ()
+    keeps = "kept" if attribute.missing is Missing.KEEP else "not kept"
+    return {"kind": attribute.kind, "categories": categories, "missing values": keeps}
+
+
+def check_settings(
+    learner: object, *, whole: Mapping[str, int], positive: Sequence[str], not_negative: Sequence[str]
+) -> None:
+    """Refuse settings that are no number, or too small; ``whole`` gives the least value of whole numbers.
+
+    Comparisons are written so that NaN, which is neither small nor large, fails them.
+    """
+    for name, least in whole.items():
+        value = getattr(learner, name)
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+            raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    for name in (*positive, *not_negative):
+        value = getattr(learner, name)
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not number or not 0 <= value < math.inf or (name in positive and value == 0):
+            above = "above 0" if name in positive else "of at least 0"
+            raise ParameterError(f"{name} must be a finite number {above}, got {value!r}")
 
 
 def check_fit(examples: Examples, effort: int) -> None:

@@ -13,9 +13,17 @@ from eupg.data.attribute import Categorical
 from eupg.data.dataset import Examples, Matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
-from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table, total_effort
+from eupg.learn.learner import (
+    Model,
+    both_classes,
+    check_fit,
+    check_settings,
+    own,
+    own_start,
+    threads_for_table,
+    total_effort,
+)
 
 _FORMAT = "eupg-lightgbm-1"
 
@@ -56,8 +64,12 @@ class LightGBMLearner:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        if self.leaves < 2 or self.learning_rate <= 0 or self.reg_lambda < 0 or self.least_records < 1:
-            raise ParameterError("leaves must be at least 2, learning_rate and least_records positive")
+        check_settings(
+            self,
+            whole={"leaves": 2, "least_records": 1, "threads": 0},
+            positive=("learning_rate",),
+            not_negative=("reg_lambda",),
+        )
 
     @property
     def warm_starts(self) -> bool:
@@ -69,12 +81,11 @@ class LightGBMLearner:
     ) -> LightGBMModel:
         """Add ``effort`` trees to nothing, or to the given ensemble."""
         check_fit(examples, effort)
+        base = own_start(start, LightGBMModel, examples)
         schema = examples.schema
         parameters = self._parameters(examples, rng)
-        before = None
-        if start is not None:
-            # LightGBM writes into the ensemble it goes on from, so it gets a copy.
-            before = lgb.Booster(model_str=_own(start).booster.model_to_string())
+        # LightGBM writes into the ensemble it goes on from, so it gets a copy.
+        before = lgb.Booster(model_str=base.booster.model_to_string()) if base else None
         matrix = lgb.Dataset(
             examples.X,
             label=examples.y,
@@ -102,21 +113,13 @@ class LightGBMLearner:
             "verbosity": -1,
         }
 
-    def save(self, model: Model, path: Path) -> None:
+    def save(self, model: Model, path: str | Path) -> None:
         """Write the ensemble as LightGBM's text."""
-        own = _own(model)
-        write_model(path, _FORMAT, own.schema, own.booster.model_to_string().encode(), effort=own.effort)
+        mine = own(model, LightGBMModel)
+        write_model(path, _FORMAT, mine.schema, mine.booster.model_to_string().encode(), effort=mine.effort)
 
-    def load(self, path: Path) -> LightGBMModel:
+    def load(self, path: str | Path) -> LightGBMModel:
         """Read an ensemble back."""
-        schema, about, payload = read_model(path, _FORMAT)
-        booster = lgb.Booster(model_str=payload.decode())
-        return LightGBMModel(booster, schema, self, about["effort"])
-
-
-def _own(model: Model) -> LightGBMModel:
-    if not isinstance(model, LightGBMModel):
-        raise ParameterError(
-            f"expected a model of LightGBMLearner, got {type(model).__name__}: use one learner throughout"
-        )
-    return model
+        file = read_model(path, _FORMAT)
+        booster = lgb.Booster(model_str=file.payload.decode())
+        return LightGBMModel(booster, file.schema, self, file.effort)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, check_fit, total_effort
+from eupg.learn.learner import Model, check_fit, own, own_start, total_effort
 
 _FORMAT = "eupg-sklearn-1"
 
@@ -52,7 +54,10 @@ class SklearnLearner:
 
     An estimator with ``partial_fit`` runs through the shuffled examples ``effort`` times. One with ``warm_start``
     gets ``effort`` more trees (``n_estimators``) or iterations (``max_iter``). Others can be retrained, but cannot go
-    on from a model.
+    on from a model. Inputs are z-scores and one-hot categories, so the estimator must take negative numbers.
+
+    Histogram gradient boosting can be used so, but bins the examples of each step anew and reads its earlier trees in
+    the new bins: scikit-learn means its warm start for the same data. Prefer ``XGBoostLearner`` for trees.
 
     Parameters
     ----------
@@ -90,15 +95,18 @@ class SklearnLearner:
         check_fit(examples, effort)
         if start is not None and not self.warm_starts:
             raise ParameterError(f"{type(self.estimator).__name__} cannot go on from a model: use one that can")
-        encoder = Encoder.fit(examples, start=_own(start).encoder if start is not None else None)
+        base = own_start(start, SklearnModel, examples)
+        encoder = Encoder.fit(examples, start=base.encoder if base else None)
         inputs = encoder(examples.X)
-        estimator = clone(self.estimator) if start is None else copy.deepcopy(_own(start).estimator)
+        estimator = copy.deepcopy(base.estimator) if base else clone(self.estimator)
         if "random_state" in estimator.get_params():
             estimator.set_params(random_state=int(rng.integers(2**31)))
         if hasattr(estimator, "partial_fit"):
+            classes = np.arange(examples.schema.classes)
             for _ in range(effort):
                 order = rng.permutation(len(inputs))
-                estimator.partial_fit(inputs[order], examples.y[order], classes=np.arange(examples.schema.classes))
+                with _refusals(estimator):
+                    estimator.partial_fit(inputs[order], examples.y[order], classes=classes)
         else:
             self._fit_whole(estimator, inputs, examples, effort, go_on=start is not None)
         return SklearnModel(estimator, encoder, examples.schema, self, total_effort(effort, start))
@@ -111,37 +119,49 @@ class SklearnLearner:
                 f"{type(estimator).__name__} needs them all: keep more records, or use an estimator with partial_fit"
             )
         if self._budget:
-            grown = estimator.get_params()[self._budget] if go_on and self._budget == "n_estimators" else 0
-            estimator.set_params(**{self._budget: grown + effort})
+            before = _before(estimator, self._budget) if go_on else 0
+            estimator.set_params(**{self._budget: before + effort})
         if "warm_start" in estimator.get_params():
             estimator.set_params(warm_start=go_on)
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _refusals(estimator):
             # A budget is a budget: stopping before convergence is what was asked for.
             warnings.simplefilter("ignore", ConvergenceWarning)
             estimator.fit(inputs, examples.y)
 
-    def save(self, model: Model, path: Path) -> None:
+    def save(self, model: Model, path: str | Path) -> None:
         """Write the estimator with skops, which stores no code."""
-        own = _own(model)
-        about = {"encoder": own.encoder.to_json(), "effort": own.effort}
-        write_model(path, _FORMAT, own.schema, skops.io.dumps(own.estimator), **about)
+        mine = own(model, SklearnModel)
+        about = {"encoder": mine.encoder.to_json(), "effort": mine.effort}
+        write_model(path, _FORMAT, mine.schema, skops.io.dumps(mine.estimator), **about)
 
-    def load(self, path: Path) -> SklearnModel:
+    def load(self, path: str | Path) -> SklearnModel:
         """Read an estimator back; types that are not trusted are refused before anything is built."""
-        schema, about, payload = read_model(path, _FORMAT)
+        file = read_model(path, _FORMAT)
+        encoder = file.encoder()
         try:
-            estimator = skops.io.loads(payload, trusted=list(self.trusted))
+            estimator = skops.io.loads(file.payload, trusted=list(self.trusted))
         except UntrustedTypesFoundException as error:
             raise ModelFileError(
                 f"{path}: {error}; if you trust them, name them in SklearnLearner(trusted=…)"
             ) from error
-        encoder = Encoder.from_json(schema.features, about["encoder"])
-        return SklearnModel(estimator, encoder, schema, self, about["effort"])
+        return SklearnModel(estimator, encoder, file.schema, self, file.effort)
 
 
-def _own(model: Model) -> SklearnModel:
-    if not isinstance(model, SklearnModel):
-        raise ParameterError(
-            f"expected a model of SklearnLearner, got {type(model).__name__}: use one learner throughout"
-        )
-    return model
+def _before(estimator: Any, budget: str) -> int:
+    """Return what the budget of a fitted estimator already counts: a total of trees, but iterations from nothing."""
+    if budget == "n_estimators":
+        return int(getattr(estimator, "n_estimators_", estimator.n_estimators))
+    # Histogram gradient boosting calls its trees iterations.
+    return int(estimator.n_iter_) if hasattr(estimator, "n_trees_per_iteration_") else 0
+
+
+@contextmanager
+def _refusals(estimator: Any) -> Iterator[None]:
+    """Turn the estimator's own complaint about its inputs into one that names it and the remedy."""
+    try:
+        yield
+    except ValueError as error:
+        raise DataError(
+            f"{type(estimator).__name__} cannot be fitted to these records ({error}): numbers reach it as z-scores, "
+            "categories as zeros and ones; use settings or an estimator that take them, such as SGDClassifier"
+        ) from error

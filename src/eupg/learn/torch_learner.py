@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +25,9 @@ from eupg.data.dataset import Examples, Matrix
 from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
-from eupg.errors import ModelFileError, ParameterError
+from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, check_fit, total_effort
+from eupg.learn.learner import Model, check_fit, check_settings, own, own_start, total_effort
 from eupg.learn.networks import MLP
 
 NetworkFactory = Callable[[int, int], nn.Module]
@@ -64,9 +65,10 @@ class TorchLearner:
     Parameters
     ----------
     network
-        Any callable from (inputs, classes) to an ``nn.Module``; by default the paper's MLP.
+        Any callable from (inputs, classes) to an ``nn.Module``; by default the paper's MLP. What it draws at random,
+        such as dropout, follows from the generator given to ``fit``.
     learning_rate, batch_size, weight_decay
-        As in the paper's Table of hyper-parameters for Adult.
+        As in the paper's Table of hyper-parameters for Adult. A last batch of one row joins the one before it.
     device
         Where tensors live: "cpu", "cuda", "cuda:1"…
     """
@@ -78,8 +80,13 @@ class TorchLearner:
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        if self.learning_rate <= 0 or self.batch_size < 1 or self.weight_decay < 0:
-            raise ParameterError("learning_rate and batch_size must be positive, weight_decay not negative")
+        check_settings(self, whole={"batch_size": 1}, positive=("learning_rate",), not_negative=("weight_decay",))
+        try:
+            torch.device(self.device)
+        except (RuntimeError, TypeError) as error:
+            raise ParameterError(
+                f'device must be one PyTorch knows, such as "cpu" or "cuda", got {self.device!r}'
+            ) from error
 
     @property
     def warm_starts(self) -> bool:
@@ -89,7 +96,7 @@ class TorchLearner:
     @property
     def batches(self) -> bool:
         """Whether several networks are faster trained together than one after another: on a GPU, not on a CPU."""
-        return self.device != "cpu"
+        return torch.device(self.device).type != "cpu"
 
     def fit_many(
         self, tables: Sequence[Examples], *, effort: int, rngs: Sequence[np.random.Generator]
@@ -108,7 +115,9 @@ class TorchLearner:
             (torch.from_numpy(e(t.X)).to(self.device), torch.tensor(t.y, device=self.device))
             for e, t in zip(encoders, tables, strict=True)
         ]
-        self._train_together(networks, inputs, effort, [torch.Generator().manual_seed(s) for s in seeds])
+        # Another stream than that of the initial weights.
+        with _seeded(self.device, seeds[0] ^ 1), _single_rows(min(len(t.y) for t in tables), self.batch_size):
+            self._train_together(networks, inputs, effort, [torch.Generator().manual_seed(s) for s in seeds])
         return [
             TorchModel(network.eval(), encoder, examples.schema, self, int(effort))
             for network, encoder, examples in zip(networks, encoders, tables, strict=True)
@@ -120,20 +129,20 @@ class TorchLearner:
         """Train for ``effort`` epochs with a fresh optimiser and schedule."""
         check_fit(examples, effort)
         schema = examples.schema
-        encoder = Encoder.fit(examples, start=_own(start).encoder if start is not None else None)
+        base = own_start(start, TorchModel, examples)
+        encoder = Encoder.fit(examples, start=base.encoder if base else None)
         seed = int(rng.integers(2**63))
         network = self._network(encoder.width, schema.classes, seed)
-        if start is not None:
-            network.load_state_dict(_own(start).network.state_dict())
+        if base:
+            _copy(base.network, network)
         X = torch.from_numpy(encoder(examples.X)).to(self.device)
         y = torch.tensor(examples.y, device=self.device)
-        with threads_for(network):
+        with threads_for(network), _seeded(self.device, seed ^ 1), _single_rows(len(X), self.batch_size):
             self._train(network, X, y, effort, torch.Generator().manual_seed(seed))
         return TorchModel(network.eval(), encoder, schema, self, total_effort(effort, start))
 
     def _network(self, inputs: int, classes: int, seed: int) -> nn.Module:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+        with _seeded(self.device, seed):
             return self.network(inputs, classes).to(self.device)
 
     def _train_together(
@@ -149,7 +158,8 @@ class TorchLearner:
         weights, buffers = stack_module_state(networks)
         optimiser = self._adam(weights.values())
         rows = min(len(y) for _, y in tables)
-        steps, step = epochs * math.ceil(rows / self.batch_size), 0
+        batches = _batches(rows, self.batch_size)
+        steps, step = epochs * len(batches), 0
 
         def losses(weights: Any, buffers: Any, inputs: Tensor, labels: Tensor) -> Tensor:
             outputs = functional_call(networks[0], (weights, buffers), (inputs,))
@@ -163,8 +173,7 @@ class TorchLearner:
             ]
             inputs = torch.stack([X[o] for (X, _), o in zip(tables, orders, strict=True)])
             labels = torch.stack([y[o] for (_, y), o in zip(tables, orders, strict=True)])
-            for at in range(0, rows, self.batch_size):
-                batch = slice(at, at + self.batch_size)
+            for batch in batches:
                 self._set_rate(optimiser, step, steps)
                 optimiser.zero_grad(set_to_none=True)
                 total: Tensor = together(weights, buffers, inputs[:, batch], labels[:, batch]).sum()
@@ -184,35 +193,35 @@ class TorchLearner:
         network.train()
         optimiser = self._adam(network.parameters())
         loss = nn.CrossEntropyLoss()
-        steps, step = epochs * math.ceil(len(X) / self.batch_size), 0
+        batches = _batches(len(X), self.batch_size)
+        steps, step = epochs * len(batches), 0
         for _ in range(epochs):
             order = torch.randperm(len(X), generator=generator).to(self.device)
             inputs, labels = X[order], y[order]
-            for at in range(0, len(X), self.batch_size):
-                batch = slice(at, at + self.batch_size)
+            for batch in batches:
                 self._set_rate(optimiser, step, steps)
                 optimiser.zero_grad(set_to_none=True)
                 loss(network(inputs[batch]), labels[batch]).backward()
                 optimiser.step()
                 step += 1
 
-    def save(self, model: Model, path: Path) -> None:
+    def save(self, model: Model, path: str | Path) -> None:
         """Write the weights as safetensors."""
-        own = _own(model)
-        weights = {name: value.contiguous().cpu() for name, value in own.network.state_dict().items()}
-        about = {"encoder": own.encoder.to_json(), "effort": own.effort}
-        write_model(path, _FORMAT, own.schema, safetensors.torch.save(weights), **about)
+        mine = own(model, TorchModel)
+        weights = {name: value.contiguous().cpu() for name, value in mine.network.state_dict().items()}
+        about = {"encoder": mine.encoder.to_json(), "effort": mine.effort}
+        write_model(path, _FORMAT, mine.schema, safetensors.torch.save(weights), **about)
 
-    def load(self, path: Path) -> TorchModel:
+    def load(self, path: str | Path) -> TorchModel:
         """Read weights into a network built by this learner's factory."""
-        schema, about, payload = read_model(path, _FORMAT)
-        encoder = Encoder.from_json(schema.features, about["encoder"])
-        network = self.network(encoder.width, schema.classes)
+        file = read_model(path, _FORMAT)
+        encoder = file.encoder()
+        network = self._network(encoder.width, file.schema.classes, 0)
         try:
-            network.load_state_dict(safetensors.torch.load(payload))
+            network.load_state_dict(safetensors.torch.load(file.payload))
         except (RuntimeError, SafetensorError) as error:
             raise ModelFileError(f"{path} holds another network: load it with the factory it was made by") from error
-        return TorchModel(network.to(self.device).eval(), encoder, schema, self, about["effort"])
+        return TorchModel(network.eval(), encoder, file.schema, self, file.effort)
 
 
 @contextmanager
@@ -227,9 +236,46 @@ def threads_for(network: nn.Module) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _own(model: Model) -> TorchModel:
-    if not isinstance(model, TorchModel):
+@contextmanager
+def _seeded(device: str, seed: int) -> Iterator[None]:
+    """Seed what a network draws on its device, and put PyTorch's own generators back as they were."""
+    place = torch.device(device)
+    on_cuda = place.type == "cuda"
+    with torch.random.fork_rng(devices=[place] if on_cuda else []):
+        # Not torch.manual_seed, which would also reach devices that are not put back.
+        torch.default_generator.manual_seed(seed)
+        if on_cuda:
+            with torch.cuda.device(place):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def _batches(rows: int, size: int) -> list[slice]:
+    """Cut rows into batches; a single last row joins the batch before, as batch normalisation cannot learn from one."""
+    starts = list(range(0, rows, size))
+    if size > 1 and len(starts) > 1 and rows - starts[-1] == 1:
+        starts.pop()
+    return [slice(at, end) for at, end in pairwise([*starts, rows])]
+
+
+@contextmanager
+def _single_rows(rows: int, size: int) -> Iterator[None]:
+    """Explain the refusal of a network that cannot learn from one row at a time, where no other batch can be made."""
+    try:
+        yield
+    except ValueError as error:
+        if rows > 1 and size > 1:
+            raise
+        raise DataError(
+            f"the network cannot learn from {rows} records in batches of {size} ({error}): keep more records, raise "
+            "batch_size, or use a network without batch normalisation"
+        ) from error
+
+
+def _copy(base: nn.Module, network: nn.Module) -> None:
+    try:
+        network.load_state_dict(base.state_dict())
+    except RuntimeError as error:
         raise ParameterError(
-            f"expected a model of TorchLearner, got {type(model).__name__}: use one learner throughout"
-        )
-    return model
+            "the model to go on from is another network: use the learner with the factory it was made by"
+        ) from error

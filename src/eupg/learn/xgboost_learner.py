@@ -13,9 +13,17 @@ from eupg.data.attribute import Categorical
 from eupg.data.dataset import Examples, Matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
-from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
-from eupg.learn.learner import Model, both_classes, check_fit, threads_for_table, total_effort
+from eupg.learn.learner import (
+    Model,
+    both_classes,
+    check_fit,
+    check_settings,
+    own,
+    own_start,
+    threads_for_table,
+    total_effort,
+)
 
 _FORMAT = "eupg-xgboost-1"
 
@@ -60,8 +68,12 @@ class XGBoostLearner:
     threads: int = 0
 
     def __post_init__(self) -> None:
-        if self.max_depth < 1 or self.learning_rate <= 0 or self.reg_lambda < 0 or self.threads < 0:
-            raise ParameterError("max_depth and learning_rate must be positive; reg_lambda and threads not negative")
+        check_settings(
+            self,
+            whole={"max_depth": 1, "threads": 0},
+            positive=("learning_rate",),
+            not_negative=("reg_lambda",),
+        )
 
     @property
     def warm_starts(self) -> bool:
@@ -73,9 +85,10 @@ class XGBoostLearner:
     ) -> XGBoostModel:
         """Add ``effort`` trees to nothing, or to the given ensemble."""
         check_fit(examples, effort)
+        base = own_start(start, XGBoostModel, examples)
         matrix = _matrix(examples.schema, examples.X, examples.y)
         parameters = self._parameters(examples, rng)
-        before = _own(start).booster if start is not None else None
+        before = base.booster if base else None
         if before is not None and self.refresh_leaves:
             update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
             before = xgb.train(parameters | update, matrix, before.num_boosted_rounds(), xgb_model=before)
@@ -97,27 +110,19 @@ class XGBoostLearner:
             "verbosity": 0,
         }
 
-    def save(self, model: Model, path: Path) -> None:
+    def save(self, model: Model, path: str | Path) -> None:
         """Write the ensemble as UBJSON."""
-        own = _own(model)
-        write_model(path, _FORMAT, own.schema, bytes(own.booster.save_raw("ubj")), effort=own.effort)
+        mine = own(model, XGBoostModel)
+        write_model(path, _FORMAT, mine.schema, bytes(mine.booster.save_raw("ubj")), effort=mine.effort)
 
-    def load(self, path: Path) -> XGBoostModel:
+    def load(self, path: str | Path) -> XGBoostModel:
         """Read an ensemble back."""
-        schema, about, payload = read_model(path, _FORMAT)
+        file = read_model(path, _FORMAT)
         booster = xgb.Booster({"nthread": self.threads})
-        booster.load_model(bytearray(payload))
-        return XGBoostModel(booster, schema, self, about["effort"])
+        booster.load_model(bytearray(file.payload))
+        return XGBoostModel(booster, file.schema, self, file.effort)
 
 
 def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:
     kinds = ["c" if isinstance(a, Categorical) else "q" for a in schema.features]
     return xgb.DMatrix(X, label=y, feature_types=kinds, enable_categorical=True)
-
-
-def _own(model: Model) -> XGBoostModel:
-    if not isinstance(model, XGBoostModel):
-        raise ParameterError(
-            f"expected a model of XGBoostLearner, got {type(model).__name__}: use one learner throughout"
-        )
-    return model

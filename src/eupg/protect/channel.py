@@ -54,8 +54,9 @@ class LaplaceChannel:
     """Discrete Laplace noise on a grid, clamped to its ends.
 
     ``noise[t]`` is the weight of moving by exactly ``t`` steps in one direction, its last entry that of moving so far
-    or farther; ``tail[t]`` is the weight of moving by ``t`` or more. Clamping gathers the tails at the two ends, so input ``i`` has weights ``tail[i]`` (lowest output),
-    ``noise[|j−i|]`` (inner outputs) and ``tail[size−1−i]`` (highest output).
+    or farther; ``tail[t]`` is the weight of moving by ``t`` or more. Clamping gathers the tails at the two ends, so
+    input ``i`` has weights ``tail[i]`` (lowest output), ``noise[|j−i|]`` (inner outputs) and ``tail[size−1−i]``
+    (highest output).
     """
 
     size: int

@@ -239,12 +239,8 @@ class DifferentiallyPrivate(Guarantee):
             return self
         # A delta past 1 claims nothing more, and exp() would overflow on the way there.
         growth = math.exp(min((records - 1) * self.epsilon, 700.0)) if self.delta else 0.0
-        return replace(
-            self,
-            epsilon=records * self.epsilon,
-            delta=min(1.0, records * growth * self.delta),
-            records=records * self.records,
-        )
+        delta = min(1.0, records * growth * self.delta)
+        return replace(self, epsilon=records * self.epsilon, delta=delta, records=records * self.records)
 
     def compose(self, other: Guarantee) -> Guarantee:
         """Return what holds for two releases: budgets add up, on the attributes both cover."""

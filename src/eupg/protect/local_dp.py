@@ -103,7 +103,9 @@ class LocalDP:
         channels = {a.name: _named(a, share, embeddings.get(a.name)) for a in schema.features}
         if self.label_epsilon:
             label = schema.label
-            channels[label.name] = AttributeChannel(label, randomised_response(schema.classes, float(self.label_epsilon)))
+            channels[label.name] = AttributeChannel(
+                label, randomised_response(schema.classes, float(self.label_epsilon))
+            )
         return channels
 
 
@@ -144,7 +146,7 @@ class AttributeChannel:
 
     @property
     def epsilon(self) -> float:
-        """Budget of this attribute: its value's and, where it may be missing, its presence's; none if it is constant."""
+        """Budget of this attribute: its value's and, where it may be missing, its presence's; 0 if it is constant."""
         if _size(self.attribute) == 1:
             return 0.0
         return self.value.epsilon + (self.presence.epsilon if self.presence else 0.0)
