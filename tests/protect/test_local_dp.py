@@ -1,3 +1,4 @@
+import dataclasses
 import math
 
 import numpy as np
@@ -53,6 +54,9 @@ def test_upper_bound_off_the_grid_is_still_reached_and_never_passed():
     data = Dataset(schema, np.ones((2000, 1)), np.arange(2000) % 2, *[np.arange(2000).astype(str)] * 2)
     values = np.unique(LocalDP(1.0).protect(data, Seeded(1)).X.round(9))
     assert values.tolist() == [0, 0.3, 0.6, 0.9, 1]
+    assert (LocalDP(1e6).protect(data, Seeded(1)).X == 1).all()
+    low = dataclasses.replace(data, X=np.full((2000, 1), 0.93))
+    assert np.allclose(LocalDP(1e6).protect(low, Seeded(1)).X, 0.9)
 
 
 def test_huge_epsilon_returns_nearly_every_value():

@@ -28,6 +28,7 @@ from eupg.data.score import Probabilities
 from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn.envelope import read_model, write_model
 from eupg.learn.learner import Model, check_fit, check_settings, own, own_start, total_effort
+from eupg.learn.mlp_gradient import Gradient, plain_gradient
 from eupg.learn.networks import MLP
 
 NetworkFactory = Callable[[int, int], nn.Module]
@@ -192,16 +193,15 @@ class TorchLearner:
     def _train(self, network: nn.Module, X: Tensor, y: Tensor, epochs: int, generator: torch.Generator) -> None:
         network.train()
         optimiser = self._adam(network.parameters())
-        loss = nn.CrossEntropyLoss()
+        set_gradients = plain_gradient(network) or _automatic(network, optimiser)
         batches = _batches(len(X), self.batch_size)
         steps, step = epochs * len(batches), 0
         for _ in range(epochs):
             order = torch.randperm(len(X), generator=generator).to(self.device)
-            inputs, labels = X[order], y[order]
+            inputs, labels = X.index_select(0, order), y.index_select(0, order)
             for batch in batches:
                 self._set_rate(optimiser, step, steps)
-                optimiser.zero_grad(set_to_none=True)
-                loss(network(inputs[batch]), labels[batch]).backward()
+                set_gradients(inputs[batch], labels[batch])
                 optimiser.step()
                 step += 1
 
@@ -222,6 +222,16 @@ class TorchLearner:
         except (RuntimeError, SafetensorError) as error:
             raise ModelFileError(f"{path} holds another network: load it with the factory it was made by") from error
         return TorchModel(network.eval(), encoder, file.schema, self, file.effort)
+
+
+def _automatic(network: nn.Module, optimiser: torch.optim.Optimizer) -> Gradient:
+    loss = nn.CrossEntropyLoss()
+
+    def set_gradients(inputs: Tensor, labels: Tensor) -> None:
+        optimiser.zero_grad(set_to_none=True)
+        loss(network(inputs), labels).backward()
+
+    return set_gradients
 
 
 @contextmanager

@@ -156,6 +156,9 @@ class AttributeChannel:
         missing = np.isnan(column)
         if isinstance(self.attribute, Numeric):
             steps = (column - self.attribute.lower) / self.attribute.resolution
+            # The last point is the upper bound itself, which may be less than a full step from the one before.
+            whole = (self.attribute.upper - self.attribute.lower) / self.attribute.resolution
+            steps = np.where(steps > (self.value.size - 2 + whole) / 2, self.value.size - 1, steps)
         else:
             steps = column
         absent = self.value.size - 1 if isinstance(self.attribute, Categorical) else 0
