@@ -185,7 +185,9 @@ def _context(recipe: Recipe) -> BaseContext:
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__, type(getattr(recipe, "learner", recipe)).__module__])
+    parts = (recipe, getattr(recipe, "learner", None), getattr(recipe, "mechanism", None))
+    modules = [type(part).__module__ for part in parts if part is not None]
+    context.set_forkserver_preload([__name__, *modules, *getattr(parts[1], "preload", ())])
     return context
 
 

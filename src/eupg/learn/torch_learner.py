@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import safetensors.torch
@@ -74,6 +74,8 @@ class TorchLearner:
         Where tensors live: "cpu", "cuda", "cuda:1"…
     """
 
+    # What PyTorch itself imports at the first optimiser step; a server of processes loads it once for all.
+    preload: ClassVar[tuple[str, ...]] = ("torch._dynamo",)
     network: NetworkFactory = field(default_factory=MLP)
     learning_rate: float = 1e-2
     batch_size: int = 256
