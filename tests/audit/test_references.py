@@ -116,11 +116,18 @@ def test_store_deletes_what_saw_a_forgotten_record_and_keeps_the_rest(tmp_path):
     assert store.forget(["r7"]) == []
 
 
-def test_half_written_entry_is_not_taken_for_a_whole_one(tmp_path):
+def test_half_written_or_damaged_entry_is_no_entry_and_goes_with_the_next_forget(tmp_path):
     store = ReferenceStore(tmp_path)
-    (tmp_path / "abc.partial-1.npz.tmp").write_bytes(b"half")
+    (tmp_path / "abc.1.partial").write_bytes(b"half of what saw r7")
     assert len(store) == 0
     assert store.get("abc") is None
+    train_references(RECIPE, people(60), halves(60, 2), seed=0, jobs=1, store=store)
+    assert not [p for p in tmp_path.iterdir() if p.suffix != ".npz" and p.name != "abc.1.partial"]
+    damaged = next(tmp_path.glob("*.npz"))
+    damaged.write_bytes(damaged.read_bytes()[:100])
+    assert store.forget(["somebody else"]) == [damaged.stem]
+    assert not (tmp_path / "abc.1.partial").exists()
+    assert len(store) == 1
 
 
 def test_record_outside_the_pool_is_named():

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import multiprocessing
 import os
+import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
@@ -260,18 +261,22 @@ class ReferenceStore:
 
     def put(self, key: str, probabilities: Probabilities, ids: NDArray[np.str_]) -> None:
         """Keep predictions, with the ids of all records in their pool; whole or not at all."""
-        partial = self.folder / f"{key}.partial-{os.getpid()}.npz"
-        np.savez(partial, probabilities=probabilities, ids=ids)
+        partial = self.folder / f"{key}.{os.getpid()}.partial"
+        with partial.open("wb") as file:
+            np.savez(file, probabilities=probabilities, ids=ids)
         partial.replace(self.folder / f"{key}.npz")
 
     def forget(self, ids: Iterable[RecordId]) -> list[str]:
-        """Delete every entry that saw one of these records, check that it is gone, and return the keys deleted."""
+        """Delete every entry that saw one of these records, check that it is gone, and return the keys deleted.
+
+        What a killed run left half written, or what cannot be read, may have seen anyone: it is deleted too.
+        """
         gone = np.array(sorted({str(i) for i in ids}), dtype=np.str_)
         deleted = []
+        for path in self.folder.glob("*.partial"):
+            path.unlink()
         for path in sorted(self.folder.glob("*.npz")):
-            with np.load(path, allow_pickle=False) as content:
-                touched = bool(np.isin(content["ids"], gone).any())
-            if touched:
+            if _touches(path, gone):
                 path.unlink()
                 deleted.append(path.stem)
         left = [key for key in deleted if (self.folder / f"{key}.npz").exists()]
@@ -282,3 +287,11 @@ class ReferenceStore:
     def __len__(self) -> int:
         """Return the number of entries."""
         return len(list(self.folder.glob("*.npz")))
+
+
+def _touches(path: Path, ids: NDArray[np.str_]) -> bool:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            return bool(np.isin(content["ids"], ids).any())
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        return True

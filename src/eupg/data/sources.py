@@ -1,8 +1,8 @@
 """The data sets of the paper and the built-in demonstration set, prepared as the paper prepared them.
 
-``rand_hie`` ships inside the package ``statsmodels``. The others are looked for in the folder named by ``EUPG_DATA``,
-then in the cache (``~/.cache/eupg``), then fetched from their official address into the cache. Whatever was found, its
-content is checked against a digest before a row of it is used.
+``rand_hie`` ships inside ``statsmodels``, and its counts are checked. The others are looked for in the folder
+named by ``EUPG_DATA``, then in the cache (``~/.cache/eupg``), then fetched from their official address into the cache.
+Whatever was found of these, its content is checked against a digest before a row of it is used.
 """
 
 from __future__ import annotations
