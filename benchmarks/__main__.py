@@ -2,13 +2,29 @@
 
 import sys
 
-from benchmarks import bench_import, bench_local_dp, bench_mdav, bench_mlp, bench_references
+from benchmarks import (
+    bench_certified_sp,
+    bench_import,
+    bench_local_dp,
+    bench_mdav,
+    bench_mlp,
+    bench_references,
+    bench_sisa,
+)
 
 
 def main() -> int:
     """Print the ratios."""
     missed = 0
-    for module in (bench_import, bench_local_dp, bench_mlp, bench_references, bench_mdav):
+    for module in (
+        bench_import,
+        bench_local_dp,
+        bench_mlp,
+        bench_references,
+        bench_sisa,
+        bench_certified_sp,
+        bench_mdav,
+    ):
         for result in module.run():
             missed += not result.met
             print(f"{'ok  ' if result.met else 'MISS'} {result.name}: {result.ratio:.2f} (goal {result.goal})")

@@ -34,16 +34,26 @@ if TYPE_CHECKING:
     from eupg.data.schema import Schema
     from eupg.errors import EupgError
     from eupg.estimator import EUPGClassifier
+    from eupg.forget.certified_sp import CertifiedSP
     from eupg.forget.eupg import EUPG
     from eupg.forget.retrain import Retrain
+    from eupg.forget.sisa import SISA, Aggregate
     from eupg.forget.unlearner import Trained, Unlearner
     from eupg.learn.learner import Learner, Model
     from eupg.learn.lightgbm_learner import LightGBMLearner
     from eupg.learn.networks import MLP
+    from eupg.learn.noisy import GradientClipping, ModelClipping
     from eupg.learn.sklearn_learner import SklearnLearner
     from eupg.learn.torch_learner import TorchLearner
     from eupg.learn.xgboost_learner import XGBoostLearner
-    from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, KAnonymous, NoGuarantee
+    from eupg.protect.guarantee import (
+        CertifiedUnlearning,
+        DifferentiallyPrivate,
+        Exact,
+        Guarantee,
+        KAnonymous,
+        NoGuarantee,
+    )
     from eupg.protect.kanonymity import ProbabilisticKAnonymity, effective_k
     from eupg.protect.local_dp import LocalDP
     from eupg.protect.mechanism import Mechanism, Unprotected
@@ -74,15 +84,25 @@ _HOMES = {
     "eupg.errors": ("EupgError",),
     "eupg.estimator": ("EUPGClassifier",),
     "eupg.forget.eupg": ("EUPG",),
+    "eupg.forget.certified_sp": ("CertifiedSP",),
     "eupg.forget.retrain": ("Retrain",),
+    "eupg.forget.sisa": ("SISA", "Aggregate"),
     "eupg.forget.unlearner": ("Trained", "Unlearner"),
     "eupg.learn.learner": ("Learner", "Model"),
     "eupg.learn.lightgbm_learner": ("LightGBMLearner",),
     "eupg.learn.networks": ("MLP",),
+    "eupg.learn.noisy": ("GradientClipping", "ModelClipping"),
     "eupg.learn.sklearn_learner": ("SklearnLearner",),
     "eupg.learn.torch_learner": ("TorchLearner",),
     "eupg.learn.xgboost_learner": ("XGBoostLearner",),
-    "eupg.protect.guarantee": ("DifferentiallyPrivate", "Exact", "Guarantee", "KAnonymous", "NoGuarantee"),
+    "eupg.protect.guarantee": (
+        "CertifiedUnlearning",
+        "DifferentiallyPrivate",
+        "Exact",
+        "Guarantee",
+        "KAnonymous",
+        "NoGuarantee",
+    ),
     "eupg.protect.kanonymity": ("ProbabilisticKAnonymity", "effective_k"),
     "eupg.protect.local_dp": ("LocalDP",),
     "eupg.protect.mechanism": ("Mechanism", "Unprotected"),
@@ -95,10 +115,13 @@ _EXTRAS = {"torch": "torch", "safetensors": "torch", "xgboost": "xgboost", "ligh
 
 __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022 (sorted without regard to case)
+    "Aggregate",
     "Attribute",
     "audit",
     "AuditReport",
     "Categorical",
+    "CertifiedSP",
+    "CertifiedUnlearning",
     "Dataset",
     "DifferentiallyPrivate",
     "effective_k",
@@ -108,6 +131,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "EupgError",
     "Exact",
     "Examples",
+    "GradientClipping",
     "Guarantee",
     "KAnonymous",
     "Key",
@@ -122,6 +146,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Missing",
     "MLP",
     "Model",
+    "ModelClipping",
     "NoGuarantee",
     "Numeric",
     "Ordinal",
@@ -136,6 +161,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Schema",
     "Secret",
     "Seeded",
+    "SISA",
     "SklearnLearner",
     "sources",
     "TorchLearner",

@@ -72,14 +72,42 @@ def audit(
         trained = references
     else:
         recipe = recipe or recipe_of(model)
-        pool, inside = _halves(members, nonmembers, others, references, seed, online=attack.needs_in > 0)
-        trained = train_references(recipe, pool, inside, seed=seed, jobs=jobs, store=store, step=step)
+        trained = references_for(
+            recipe,
+            members,
+            nonmembers,
+            others,
+            models=references,
+            online=attack.needs_in > 0,
+            seed=seed,
+            jobs=jobs,
+            store=store,
+            step=step,
+        )
     if isinstance(attack, RMIA) and attack.a is None and not attack.online and trained is not None:
         attack = replace(attack, a=tune_a(_tuning(trained, scored)))
     if baseline is None and others is not None and len(others):
         baseline = (recipe or recipe_of(model)).train(others, Seeded(seed).stage("baseline")).model
     beside = None if baseline is None else _score(attack, baseline, scored, len(members), trained, "retraining", None)
     return _score(attack, model, scored, len(members), trained, name, beside)
+
+
+def references_for(
+    recipe: Recipe,
+    members: Dataset,
+    nonmembers: Dataset,
+    others: Dataset | None = None,
+    *,
+    models: int = 8,
+    online: bool = False,
+    seed: int = 0,
+    jobs: int | None = None,
+    store: ReferenceStore | None = None,
+    step: Step | None = None,
+) -> References:
+    """Train the reference models of an audit, to be passed to several of them as ``references``."""
+    pool, inside = _halves(members, nonmembers, others, models, seed, online=online)
+    return train_references(recipe, pool, inside, seed=seed, jobs=jobs, store=store, step=step)
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,11 @@ and delete it.
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from multiprocessing.context import BaseContext
 from pathlib import Path
 from typing import Protocol
 
@@ -30,6 +27,7 @@ from eupg.data.dataset import Dataset, RecordId
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ParameterError
 from eupg.learn.learner import Model
+from eupg.learn.workers import side_by_side
 from eupg.rng import Randomness, Seeded
 
 Mask = NDArray[np.bool_]
@@ -162,70 +160,13 @@ def _trained(
         for i, each in zip(tasks, served, strict=True):
             yield i, each.model.predict_proba(pool.X)
         return
-    if jobs == 1 or len(tasks) < 2:
-        for i in tasks:
-            yield i, _one(recipe, pool, inside[i], seed, i)
-        return
-    context = _context(recipe)
-    with (
-        _one_thread_each(),
-        ProcessPoolExecutor(
-            min(jobs, len(tasks)), mp_context=context, initializer=_begin, initargs=(recipe, pool, inside, seed)
-        ) as processes,
-    ):
-        waiting = {processes.submit(_work, i): i for i in tasks}
-        for finished in as_completed(waiting):
-            yield waiting[finished], finished.result()
-
-
-def _context(recipe: Recipe) -> BaseContext:
-    """Return how processes are started: from a server that has the recipe's framework loaded, where that exists.
-
-    The server is started once; what it forks has no threads yet, unlike this process, which must not be forked.
-    """
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
     parts = (recipe, getattr(recipe, "learner", None), getattr(recipe, "mechanism", None))
-    modules = [type(part).__module__ for part in parts if part is not None]
-    context.set_forkserver_preload([__name__, *modules, *getattr(parts[1], "preload", ())])
-    return context
+    yield from side_by_side(_one, (recipe, pool, inside, seed), tasks, jobs=jobs, parts=parts)
 
 
 def _one(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> Probabilities:
-    served = recipe.train(pool.select(inside), Seeded(seed).stage(f"reference {i}"))
+    served = recipe.train(pool.select(inside[i]), Seeded(seed).stage(f"reference {i}"))
     return served.model.predict_proba(pool.X)
-
-
-_shared: tuple[Recipe, Dataset, Mask, int] | None = None
-
-
-def _begin(recipe: Recipe, pool: Dataset, inside: Mask, seed: int) -> None:
-    """Receive what every task of this process needs, once."""
-    global _shared  # noqa: PLW0603
-    _shared = (recipe, pool, inside, seed)
-
-
-def _work(i: int) -> Probabilities:
-    assert _shared is not None
-    recipe, pool, inside, seed = _shared
-    return _one(recipe, pool, inside[i], seed, i)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let processes started inside use one thread each: more would fight over the same cores."""
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _key(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> str:

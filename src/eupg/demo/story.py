@@ -31,7 +31,7 @@ CHOICE = (
 class Watch(Protocol):
     """Runs one stage and shows that it runs."""
 
-    def __call__(self, stage: str, work: Callable[[], T]) -> T:
+    def __call__(self, stage: str, work: Callable[[], T], /) -> T:
         """Do the work and return its result."""
 
 

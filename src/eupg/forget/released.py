@@ -36,9 +36,9 @@ class Released:
     key: bytes = field(default=b"", repr=False)
 
     @classmethod
-    def of(cls, data: Dataset) -> Released:
-        """Note everyone in a table that is being released."""
-        key = os.urandom(32)
+    def of(cls, data: Dataset, *, key: bytes | None = None) -> Released:
+        """Note everyone in a table that is being released; the key of the digests is drawn unless given."""
+        key = os.urandom(32) if key is None else key
         people, place = np.unique(data.subjects, return_inverse=True)
         digests = [_digest(key, person) for person in people.tolist()]
         return cls({name: digests[i] for name, i in zip(data.ids.tolist(), place.tolist(), strict=True)}, {}, key)

@@ -51,6 +51,27 @@ class Learner(Protocol):
         """Read a model written by :meth:`save`; running code from the file is impossible."""
 
 
+@runtime_checkable
+class Staged(Protocol):
+    """A learner that can stop and go on as if it had not stopped: its models carry the optimiser's state."""
+
+    def fit_part(
+        self,
+        examples: Examples,
+        *,
+        effort: int,
+        rng: np.random.Generator,
+        part: tuple[float, float],
+        start: Model | None = None,
+    ) -> Model:
+        """Fit over a part of the schedule of the whole training, which runs from 0.0 to 1.0."""
+
+
+def accumulates(learner: Learner) -> bool:
+    """Tell whether effort adds to the model, as trees do, where an epoch goes over the examples once more."""
+    return bool(getattr(learner, "accumulates", False))
+
+
 class Described(Model, Protocol):
     """A model that knows the schema its rows come under, as all of this library's do."""
 

@@ -72,6 +72,11 @@ class LightGBMLearner:
         )
 
     @property
+    def accumulates(self) -> bool:
+        """Effort counts trees, which stay."""
+        return True
+
+    @property
     def warm_starts(self) -> bool:
         """An ensemble goes on with further trees."""
         return True

@@ -15,8 +15,11 @@ from torch import Tensor, nn
 Gradient = Callable[[Tensor, Tensor], None]
 
 
-def plain_gradient(network: nn.Module) -> Gradient | None:
-    """Return a function that sets the gradients of the mean cross-entropy, or None where the network is another."""
+def plain_gradient(network: nn.Module, *, keep: bool = False) -> Gradient | None:
+    """Return a function that sets the gradients of the mean cross-entropy, or None where the network is another.
+
+    With ``keep`` it writes into the gradient tensors that are there.
+    """
     layers = list(network) if type(network) is nn.Sequential else []
     linear = [layer for layer in layers if type(layer) is nn.Linear and layer.bias is not None]
     pattern = [nn.Linear, nn.ReLU] * (len(linear) - 1) + [nn.Linear]
@@ -25,7 +28,7 @@ def plain_gradient(network: nn.Module) -> Gradient | None:
     )
     if not linear or [type(layer) for layer in layers] != pattern or not trainable:
         return None
-    for parameter in network.parameters():
+    for parameter in network.parameters() if not keep else ():
         parameter.grad = torch.empty_like(parameter)
 
     minus_one = torch.full((1, 1), -1.0)

@@ -84,6 +84,12 @@ class SklearnLearner:
         )
 
     @property
+    def accumulates(self) -> bool:
+        """Whether effort counts trees, which stay, and not passes over the examples."""
+        trees = self._budget == "n_estimators" or hasattr(self.estimator, "max_leaf_nodes")
+        return trees and not hasattr(self.estimator, "partial_fit")
+
+    @property
     def _budget(self) -> str | None:
         known = self.estimator.get_params()
         return next((name for name in ("n_estimators", "max_iter") if name in known), None)

@@ -7,95 +7,24 @@ leaves open. It is known before any record is seen. ``docs/guarantees.md`` holds
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from eupg.errors import ParameterError
+from eupg.protect.claim import Guarantee, Neighbours, Unit
 
-
-class Unit(StrEnum):
-    """Whose presence the claim is about."""
-
-    RECORD = "record"
-    PERSON = "person"
-
-
-class Neighbours(StrEnum):
-    """Which two data sets the claim compares."""
-
-    SUBSTITUTION = "one unit's values replaced by any others"
-    ADD_OR_REMOVE = "one unit added or removed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarantee(ABC):
-    """A claim about what remains of a forgotten record.
-
-    Parameters
-    ----------
-    covers
-        The attributes the claim speaks about.
-    leaves_open
-        Attributes that are released as they are.
-    caveats
-        Sentences that narrow the claim, such as bounds that were read from the data.
-    seeded
-        True when the randomness can be repeated from a known seed: then nothing is private.
-    """
-
-    notion: ClassVar[str]
-    # Whether the claim stands when exact statistics of the retained records become known beside the release.
-    withstands_subtraction: ClassVar[bool] = True
-    covers: tuple[str, ...] = ()
-    leaves_open: tuple[str, ...] = ()
-    caveats: tuple[str, ...] = ()
-    seeded: bool = False
-
-    @abstractmethod
-    def _at_least(self, other: Self) -> bool:
-        """Tell whether the parameters of this claim are as strong as the other's."""
-
-    @abstractmethod
-    def for_person(self, records: int) -> Guarantee:
-        """Return the claim for someone with that many records (group privacy)."""
-
-    @abstractmethod
-    def compose(self, other: Guarantee) -> Guarantee:
-        """Return what holds when both releases of the same records are seen together."""
-
-    @abstractmethod
-    def _core(self) -> str:
-        """Say the claim itself in plain words."""
-
-    def implies(self, other: Guarantee) -> bool:
-        """Tell whether whoever has this claim also has the other: a partial order, no across notions."""
-        return (
-            type(self) is type(other)
-            and self._at_least(other)
-            and set(self.covers) >= set(other.covers)
-            and set(self.caveats) <= set(other.caveats)
-            and self.seeded <= other.seeded
-        )
-
-    def sentence(self) -> str:
-        """Say the claim in plain words, with everything that narrows it."""
-        parts = [self._core()]
-        if self.leaves_open:
-            parts.append(f"Not covered, kept as it is: {', '.join(self.leaves_open)}.")
-        parts += [f"{c[0].upper()}{c[1:]}." for c in self.caveats]
-        if self.seeded:
-            parts.append("Reproducible run, not private: whoever knows the seed can undo the protection.")
-        return " ".join(parts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values that :func:`guarantee_from_json` reads back."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"notion": self.notion} | {
-            k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, StrEnum) else v for k, v in values.items()
-        }
+__all__ = [
+    "CertifiedUnlearning",
+    "DifferentiallyPrivate",
+    "Exact",
+    "Guarantee",
+    "KAnonymous",
+    "Neighbours",
+    "NoGuarantee",
+    "Unit",
+    "guarantee_from_json",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,10 +149,7 @@ class DifferentiallyPrivate(Guarantee):
     neighbours: Neighbours = Neighbours.SUBSTITUTION
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
-            raise ParameterError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
-        if not 0 <= self.delta <= 1:
-            raise ParameterError(f"delta must lie between 0 and 1, got {self.delta!r}")
+        _check_budget(self.epsilon, self.delta)
         _check_records(self.records)
 
     def _at_least(self, other: DifferentiallyPrivate) -> bool:
@@ -271,7 +197,63 @@ class DifferentiallyPrivate(Guarantee):
         )
 
 
-_NOTIONS: dict[str, type[Guarantee]] = {c.notion: c for c in (Exact, NoGuarantee, KAnonymous, DifferentiallyPrivate)}
+@dataclass(frozen=True, kw_only=True)
+class CertifiedUnlearning(Guarantee):
+    """(ε, δ)-unlearning: the new model could nearly as well have come from one trained without the forgotten records.
+
+    A claim about the model's weights, not about data: it compares the same noisy steps on the same retained records,
+    begun once with the model that knew the forgotten records and once with one that did not. It covers all that is
+    forgotten at once, however many records.
+    """
+
+    notion: ClassVar[str] = "(ε, δ)-unlearning"
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        _check_budget(self.epsilon, self.delta)
+
+    def _at_least(self, other: CertifiedUnlearning) -> bool:
+        return self.epsilon <= other.epsilon and self.delta <= other.delta
+
+    def for_person(self, records: int) -> CertifiedUnlearning:
+        """Return this claim: it is about everything that was forgotten together."""
+        _check_records(records)
+        return self
+
+    def compose(self, other: Guarantee) -> Guarantee:
+        """Return what holds when two such models are seen: budgets add up."""
+        if not isinstance(other, CertifiedUnlearning):
+            return (
+                other.compose(self)
+                if isinstance(other, Exact)
+                else NoGuarantee(
+                    why="the two models carry claims of different kinds", seeded=self.seeded or other.seeded
+                )
+            )
+        return replace(
+            self,
+            epsilon=self.epsilon + other.epsilon,
+            delta=min(1.0, self.delta + other.delta),
+            covers=tuple(a for a in self.covers if a in other.covers),
+            leaves_open=_both(self.leaves_open, other.leaves_open),
+            caveats=_both(self.caveats, other.caveats),
+            seeded=self.seeded or other.seeded,
+        )
+
+    def _core(self) -> str:
+        times, spare = f"e^{self.epsilon:.4g} ≈ {_grow(self.epsilon)} times", f"an added probability of {self.delta:g}"
+        return (
+            f"(ε, δ)-unlearning (ε={self.epsilon:.4g}, δ={self.delta:g}): for whoever sees the model's weights, no "
+            f"outcome is more than {times} as likely, but for {spare}, as if the same noisy steps had begun with a "
+            "model that was trained without the forgotten records; nor the other way round. It holds for everything "
+            "that was forgotten, together."
+        )
+
+
+_NOTIONS: dict[str, type[Guarantee]] = {
+    c.notion: c for c in (Exact, NoGuarantee, KAnonymous, DifferentiallyPrivate, CertifiedUnlearning)
+}
 
 
 def guarantee_from_json(values: Mapping[str, Any]) -> Guarantee:
@@ -289,6 +271,13 @@ def guarantee_from_json(values: Mapping[str, Any]) -> Guarantee:
 
 def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
+
+
+def _check_budget(epsilon: float, delta: float) -> None:
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ParameterError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    if not 0 <= delta <= 1:
+        raise ParameterError(f"delta must lie between 0 and 1, got {delta!r}")
 
 
 def _check_records(records: int) -> None:

@@ -1,34 +1,25 @@
-"""The command line: parse, call, print.
-
-Exit status 0: done; 1: the answer is no; 2: wrong use.
-"""
+"""``eupg demo``: one person's erasure on real data, told step by step."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from eupg.errors import EupgError
+from eupg.cli.progress import steps
 from eupg.rng import Secret, Seeded
 
 if TYPE_CHECKING:
     from eupg.demo.story import Story
 
-T = TypeVar("T")
-# What the commands need, and the extra that brings all of it.
-_EXTRAS = {"xgboost": "demo", "matplotlib": "demo", "statsmodels": "demo"}
 _STAGES = {
     "load": "load the records",
     "compile": "compile the grouping kernel (first run only)",
@@ -39,31 +30,15 @@ _STAGES = {
 }
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="eupg", description="Forget a person's data, with a stated guarantee.")
-    parser.add_argument("--version", action="version", version=f"eupg {version('eupg')}")
-    commands = parser.add_subparsers(dest="command", required=True)
-    demo = commands.add_parser("demo", help="one person's erasure on real data, told step by step")
+def add_to(commands: Any) -> None:
+    """Add the command."""
+    demo: argparse.ArgumentParser = commands.add_parser("demo", help="one person's erasure on real data, step by step")
     demo.add_argument("--k", type=int, default=30, help="smallest group of the k-anonymous release")
     demo.add_argument("--subject", help="the person to forget (a number of the RAND experiment)")
     demo.add_argument("--seed", type=int, help="repeat a run exactly; what it protects is then not private")
     demo.add_argument("--out", type=Path, default=Path("demo-report"), help="folder of the page")
     demo.add_argument("--json", action="store_true", help="print the figures as JSON")
-    options = parser.parse_args(arguments)
-    # Everything goes to one console; with --json the story moves to standard error and leaves output to the JSON.
-    console = Console(stderr=options.json, highlight=False)
-    try:
-        return _demo(options, console)
-    except EupgError as error:
-        console.print(f"[bold red]eupg:[/] {escape(str(error))}")
-        return 2
-    except ModuleNotFoundError as error:
-        package = (error.name or "").split(".")[0]
-        if package not in _EXTRAS:
-            raise
-        console.print(f"[bold red]eupg:[/] needs {package}: " + escape(f"pip install 'eupg[{_EXTRAS[package]}]'"))
-        return 2
+    demo.set_defaults(run=_demo)
 
 
 def _demo(options: argparse.Namespace, console: Console) -> int:
@@ -72,16 +47,8 @@ def _demo(options: argparse.Namespace, console: Console) -> int:
 
     rng = Secret() if options.seed is None else Seeded(options.seed)
     prepare(options.out)
-    columns = (SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"), BarColumn(20))
     console.print("\n[bold]One person asks to be forgotten.[/] RAND Health Insurance Experiment, real people.\n")
-    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-
-        def watch(stage: str, work: Callable[[], T]) -> T:
-            task = progress.add_task(_STAGES.get(stage, stage), total=None)
-            result = work()
-            progress.update(task, total=1, completed=1)
-            return result
-
+    with steps(console, _STAGES) as watch:
         story = tell(k=options.k, subject=options.subject, rng=rng, watch=watch)
         page = watch("write the page", lambda: write_page(story, options.out))
     _print(story, console)
@@ -127,7 +94,3 @@ def _figures(story: Story, page: Path) -> dict[str, object]:
         "methods": [asdict(m) for m in story.methods],
         "page": str(page),
     }
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,126 @@
+"""``eupg compare``: several ways to forget on one data set, in one table and one picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+
+from eupg.cli.names import LEARNERS, SOURCES, Recipe, read_records, recipe, source, split
+from eupg.cli.progress import steps
+from eupg.errors import ParameterError
+
+if TYPE_CHECKING:
+    from eupg.data.sources import Source
+    from eupg.forget.unlearner import Unlearner
+
+METHODS = ("retrain", "short-retrain", "sisa", "certified-sp", "kanonymity", "dp")
+
+
+def add_to(commands: Any) -> None:
+    """Add the command."""
+    help_text = "several ways to forget, side by side on one data set"
+    parser: argparse.ArgumentParser = commands.add_parser("compare", help=help_text, description=help_text)
+    parser.add_argument("source", nargs="?", help=f"a public data set: {', '.join(SOURCES)}")
+    parser.add_argument("--data", type=Path, help="a CSV or Parquet file instead")
+    parser.add_argument("--schema", type=Path, help="its schema (TOML)")
+    parser.add_argument("--label", help="the column to predict, where there is no schema")
+    parser.add_argument("--subject", help="the column that names the person, where there is no schema")
+    parser.add_argument("--id", dest="identifier", help="the column of record ids")
+    parser.add_argument("--test-share", type=float, default=0.2, help="share of people held out from a file")
+    parser.add_argument("--learner", choices=LEARNERS, default="xgboost")
+    parser.add_argument(
+        "--methods",
+        help=f"some of {','.join(METHODS)}; by default all that the learner can do. Retrain and short retrain are "
+        "always in",
+    )
+    parser.add_argument("--k", type=int, default=30, help="of k-anonymity")
+    parser.add_argument("--epsilon", type=float, default=1.0, help="of local DP and of Certified-SP")
+    parser.add_argument("--effort", type=int, help="epochs or trees of a full training")
+    parser.add_argument("--finetune", type=int, help="epochs or trees after a request, for every method that is short")
+    parser.add_argument("--forget", type=float, default=0.05, help="share of people who ask (default 0.05)")
+    parser.add_argument("--repeats", type=int, default=1, help="repetitions")
+    parser.add_argument("--references", type=int, default=8, help="reference models of the audit; 0: no audit")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("comparison.svg"), help="the picture (.svg or .png)")
+    parser.add_argument("--json", action="store_true", help="print everything as JSON")
+    parser.set_defaults(run=_compare)
+
+
+def _compare(options: argparse.Namespace, console: Console) -> int:
+    from eupg.compare.run import compare
+    from eupg.compare.show import notes, picture, table
+
+    if options.out.suffix.lower() not in (".svg", ".png"):
+        raise ParameterError(f"the picture is written as .svg or .png, got {options.out.name!r}")
+    with steps(console) as watch:
+        chosen: Source = watch("load the records", lambda: _source(options))
+        methods = _methods(options, recipe(options.learner, chosen.name))
+        found = compare(
+            chosen,
+            methods,
+            forget=options.forget,
+            repetitions=options.repeats,
+            references=options.references,
+            seed=options.seed,
+            watch=watch,
+        )
+    console.print(table(found))
+    for line in notes(found):
+        console.print(line)
+    drawn = picture(found, options.out)
+    console.print(f"Picture: {escape(str(drawn))}")
+    if options.json:
+        settings = {name: repr(method) for name, method in methods.items()}
+        content = found.to_json() | {"settings": settings, "picture": str(drawn)}
+        sys.stdout.write(json.dumps(content, indent=2) + "\n")
+    return 0
+
+
+def _source(options: argparse.Namespace) -> Source:
+    if (options.source is None) == (options.data is None):
+        raise ParameterError(f"name one data set ({', '.join(SOURCES)}) or one file with --data")
+    if options.source is not None:
+        return source(options.source)
+    data = read_records(
+        options.data,
+        schema=options.schema,
+        label=options.label,
+        subject=options.subject,
+        identifier=options.identifier,
+    )
+    return split(options.data.stem, data, test_share=options.test_share, seed=options.seed)
+
+
+def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]:
+    """Return the methods asked for; the two controls are always among them."""
+    from eupg.forget.certified_sp import CertifiedSP
+    from eupg.forget.eupg import EUPG
+    from eupg.forget.retrain import Retrain
+    from eupg.forget.sisa import SISA
+    from eupg.learn.noisy import NoisyLearner
+    from eupg.protect.kanonymity import ProbabilisticKAnonymity
+    from eupg.protect.local_dp import LocalDP
+
+    learner = given.learner
+    full, short = options.effort or given.full, options.finetune or given.short
+    everything = [name for name in METHODS if name != "certified-sp" or isinstance(learner, NoisyLearner)]
+    asked = options.methods.split(",") if options.methods else everything
+    unknown = [name for name in asked if name not in METHODS]
+    if unknown:
+        raise ParameterError(f"no method {unknown[0]!r}: choose some of {', '.join(METHODS)}")
+    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(learner, short)}
+    if "sisa" in asked:
+        methods["SISA"] = SISA(learner, full)
+    if "certified-sp" in asked:
+        methods["Certified-SP"] = CertifiedSP(learner, full, short, epsilon=options.epsilon)
+    if "kanonymity" in asked:
+        methods[f"EUPG, k={options.k}"] = EUPG(ProbabilisticKAnonymity(options.k), learner, full, short)
+    if "dp" in asked:
+        methods[f"EUPG, ε={options.epsilon:g}"] = EUPG(LocalDP(options.epsilon), learner, full, short)
+    return methods

@@ -1,0 +1,50 @@
+"""Put the commands together, and turn what goes wrong into a sentence and an exit status."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from importlib.metadata import version
+
+from rich.console import Console
+from rich.markup import escape
+
+from eupg.cli import compare, demo
+from eupg.errors import EupgError, MissingFramework
+
+# What the commands need, and the extra that brings it.
+_EXTRAS = {
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "torch": "torch",
+    "safetensors": "torch",
+    "matplotlib": "demo",
+    "statsmodels": "demo",
+}
+_COMMANDS = (demo, compare)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    parser = argparse.ArgumentParser(prog="eupg", description="Forget a person's data, with a stated guarantee.")
+    parser.add_argument("--version", action="version", version=f"eupg {version('eupg')}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for module in _COMMANDS:
+        module.add_to(commands)
+    options = parser.parse_args(arguments)
+    # Everything goes to one console; with --json the story moves to standard error and leaves output to the JSON.
+    console = Console(stderr=options.json, highlight=False)
+    try:
+        status: int = options.run(options, console)
+        return status
+    except (EupgError, ModuleNotFoundError) as error:
+        package = (getattr(error, "name", None) or "").split(".")[0]
+        if isinstance(error, ModuleNotFoundError) and not isinstance(error, MissingFramework):
+            if package not in _EXTRAS:
+                raise
+            extra = "demo" if options.command == "demo" else _EXTRAS[package]
+            message = f"needs {package}: pip install 'eupg[{extra}]'"
+        else:
+            message = str(error)
+        console.print(f"[bold red]eupg:[/] {escape(message)}")
+        return 2

@@ -1,0 +1,90 @@
+"""The words of the command line, and the objects behind them: the only place where a name selects behaviour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from eupg.data import sources
+from eupg.data.dataset import Dataset, read_table
+from eupg.data.schema import Schema
+from eupg.data.score import accuracy, auc
+from eupg.data.sources import Source
+from eupg.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    from eupg.learn.learner import Learner
+
+SOURCES = ("rand_hie", "adult", "heart", "credit")
+LEARNERS = ("xgboost", "lightgbm", "mlp", "logistic")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A learner with the efforts it is used with: epochs or trees of a full training, and of a fine-tuning."""
+
+    learner: Learner
+    full: int
+    short: int
+
+
+def recipe(name: str, table: str = "") -> Recipe:
+    """Return a learner by name, with the paper's settings where it has some for the table."""
+    if name == "xgboost":
+        from eupg.learn.xgboost_learner import XGBoostLearner
+
+        return Recipe(XGBoostLearner(), 100, 5)
+    if name == "lightgbm":
+        from eupg.learn.lightgbm_learner import LightGBMLearner
+
+        return Recipe(LightGBMLearner(), 100, 10)
+    if name == "mlp":
+        from eupg.learn.networks import MLP
+        from eupg.learn.torch_learner import TorchLearner
+
+        width, decay = (256 if table == "credit" else 128), (1e-5 if table in ("heart", "credit") else 1e-4)
+        return Recipe(TorchLearner(MLP((width, width)), weight_decay=decay), 50, 5)
+    if name == "logistic":
+        from eupg.learn.sklearn_learner import SklearnLearner
+
+        return Recipe(SklearnLearner(), 20, 5)
+    raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
+
+
+def source(name: str) -> Source:
+    """Return a public data set by name."""
+    if name not in SOURCES:
+        raise ParameterError(f"no data set {name!r}: choose one of {', '.join(SOURCES)}, or give a file with --data")
+    found: Source = getattr(sources, name)()
+    return found
+
+
+def read_records(
+    path: Path, *, schema: Path | None, label: str | None, subject: str | None = None, identifier: str | None = None
+) -> Dataset:
+    """Read a table under a schema from a file, or under one inferred from the table itself."""
+    if schema is not None:
+        if not schema.is_file():
+            raise DataError(f"no file {schema}: pass the schema as TOML, as Schema.infer(…).to_toml() writes it")
+        return Dataset.read(path, Schema.from_toml(schema.read_text(encoding="utf-8")), ids=identifier)
+    if label is None:
+        raise ParameterError("which column is to be predicted? pass --label, or a --schema that says so")
+    names = [name for name in (subject, identifier) if name is not None]
+    table = read_table(path, names=names)
+    inferred = Schema.infer(table, label=label, subject=subject, identifiers=[identifier] if identifier else [])
+    return Dataset.from_table(table, inferred, ids=identifier)
+
+
+def split(name: str, data: Dataset, *, test_share: float, seed: int) -> Source:
+    """Split a user's records by person into training and test."""
+    if not 0 < test_share < 1:
+        raise ParameterError(f"the test share lies between 0 and 1, got {test_share!r}")
+    people = np.random.default_rng(seed).permutation(np.unique(data.subjects))
+    count = round(test_share * len(people))
+    if not 0 < count < len(people):
+        raise DataError(f"{len(people)} people cannot be split into training and test: bring more records")
+    test = data.where_subjects(people[:count].tolist())
+    return Source(name, data.select(~test), data.select(test), auc if data.schema.classes == 2 else accuracy)

@@ -1,0 +1,34 @@
+"""Show what is running: one line a step, with its time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Runs one step and shows that it runs."""
+
+    def __call__(self, step: str, work: Callable[[], T], /) -> T:
+        """Do the work and return its result."""
+
+
+@contextmanager
+def steps(console: Console, names: Mapping[str, str] | None = None) -> Iterator[Watch]:
+    """Show steps as they run; ``names`` says what a step is called on the screen."""
+    columns = (SpinnerColumn(finished_text="[green]✓"), TextColumn("{task.description}"), BarColumn(20))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+
+        def watch(step: str, work: Callable[[], T], /) -> T:
+            task = progress.add_task((names or {}).get(step, step), total=None)
+            result = work()
+            progress.update(task, total=1, completed=1)
+            return result
+
+        yield watch

@@ -1,0 +1,1 @@
+"""Several ways to forget, measured side by side on one data set."""

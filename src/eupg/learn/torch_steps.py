@@ -1,0 +1,280 @@
+"""The training loops of networks: tensors stay on the device, no DataLoader, no worker processes.
+
+On tables the cost of a step is overhead, not arithmetic, so each epoch shuffles the resident tensors once and slices
+them, the optimiser is fused, and small networks run on one thread (two are slower there; see ``benchmarks/``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state
+from torch.optim.swa_utils import update_bn
+
+from eupg.errors import DataError
+from eupg.learn.mlp_gradient import Gradient, plain_gradient
+from eupg.learn.noisy import GradientClipping, NoisySteps
+
+# Below this many weights a step is dominated by overhead, and a second thread only adds to it.
+_SMALL = 2_000_000
+Moments = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How weights are moved: Adam with a cosine schedule over batches of a size."""
+
+    learning_rate: float
+    weight_decay: float
+    batch_size: int
+
+    def adam(self, parameters: Iterable[Tensor]) -> torch.optim.Adam:
+        """Return a fresh optimiser."""
+        return torch.optim.Adam(list(parameters), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
+
+    def set_rate(self, optimiser: torch.optim.Adam, progress: float) -> None:
+        """Set the rate for the share of the training that is done."""
+        optimiser.param_groups[0]["lr"] = self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+
+
+def steps_in(rows: int, size: int, epochs: int) -> int:
+    """Return the number of steps of so many passes."""
+    return epochs * len(_batches(rows, size))
+
+
+def train(
+    network: nn.Module,
+    X: Tensor,
+    y: Tensor,
+    rule: Rule,
+    *,
+    steps: int,
+    generator: torch.Generator,
+    part: tuple[float, float] = (0.0, 1.0),
+    moments: Moments | None = None,
+) -> torch.optim.Adam:
+    """Train for some steps, over the given part of the schedule, and return the optimiser with its moments."""
+    network.train()
+    optimiser = rule.adam(network.parameters())
+    if moments is not None:
+        _restore(optimiser, network, moments)
+    set_gradients = plain_gradient(network) or _automatic(network)
+    begin, end = part
+    for step, (inputs, labels) in enumerate(islice(_shuffled(X, y, rule.batch_size, generator), steps)):
+        rule.set_rate(optimiser, begin + (end - begin) * step / steps)
+        set_gradients(inputs, labels)
+        optimiser.step()
+    return optimiser
+
+
+def train_noisily(
+    network: nn.Module,
+    X: Tensor,
+    y: Tensor,
+    *,
+    noise: NoisySteps,
+    sigma: float,
+    batch_size: int,
+    generator: torch.Generator,
+    rng: np.random.Generator,
+) -> None:
+    """Clip the weights, then take the noisy steps; fresh noise at each, from ``rng`` (on a GPU, from its own).
+
+    Buffers are not noised, so none may carry anything from one step to the next, or out of the last: they are put back
+    each time, and statistics of batch normalisation are then taken anew, with the weights the noise has blurred.
+    """
+    network.train()
+    fresh = [buffer.clone() for buffer in network.buffers()]
+    weights, slopes = _flatten(network)
+    _clip(weights, noise.start)
+    draw = _noise(weights, rng)
+    set_gradients = plain_gradient(network, keep=True) or _automatic(network, keep=True)
+    for inputs, labels in islice(_shuffled(X, y, batch_size, generator), noise.steps):
+        set_gradients(inputs, labels)
+        with torch.no_grad():
+            if isinstance(noise, GradientClipping):
+                _clip(slopes, noise.gradient)
+                weights.mul_(noise.keeps)
+            weights.add_(slopes, alpha=-noise.step_size)
+            if not isinstance(noise, GradientClipping):
+                _clip(weights, noise.radius)
+            weights.add_(draw(), alpha=sigma)
+            for buffer, value in zip(network.buffers(), fresh, strict=True):
+                buffer.copy_(value)
+    for parameter in network.parameters():
+        parameter.data, parameter.grad = parameter.data.clone(), None
+    update_bn((X[batch] for batch in _batches(len(X), batch_size)), network)
+
+
+def _flatten(network: nn.Module) -> tuple[Tensor, Tensor]:
+    """Lay all weights, and all gradients, end to end in one tensor each; the network keeps views of them."""
+    parameters = list(network.parameters())
+    weights = torch.cat([p.detach().reshape(-1) for p in parameters])
+    slopes, at = torch.zeros_like(weights), 0
+    for p in parameters:
+        place = slice(at, at + p.numel())
+        p.data, p.grad = weights[place].view_as(p), slopes[place].view_as(p)
+        at += p.numel()
+    return weights, slopes
+
+
+def _clip(values: Tensor, radius: float) -> None:
+    """Shorten a vector to the radius; in double precision, since the claim rests on it."""
+    norm = float(torch.linalg.vector_norm(values, dtype=torch.float64))
+    if not math.isfinite(norm):
+        raise DataError(
+            "a gradient or weight is not finite, so no bound on it holds: lower step_size or check the records"
+        )
+    if norm > radius:
+        values.mul_(radius / norm * (1 - 1e-6))
+
+
+def _noise(weights: Tensor, rng: np.random.Generator) -> Any:
+    """Return a function that draws standard normal noise.
+
+    On a CPU from NumPy: PyTorch's own generator there takes 32 bits of any seed, which can be tried out.
+    """
+    if weights.device.type == "cpu" and weights.dtype is torch.float32:
+        buffer = torch.empty(len(weights))
+
+        def draw() -> Tensor:
+            rng.standard_normal(dtype=np.float32, out=buffer.numpy())
+            return buffer
+
+        return draw
+    if weights.device.type == "cpu":
+        return lambda: torch.from_numpy(rng.standard_normal(len(weights))).to(weights.dtype)
+    generator = torch.Generator(weights.device).manual_seed(int(rng.integers(2**63)))
+    return lambda: torch.randn(len(weights), generator=generator, device=weights.device, dtype=weights.dtype)
+
+
+def train_together(
+    networks: list[nn.Module],
+    tables: list[tuple[Tensor, Tensor]],
+    rule: Rule,
+    *,
+    epochs: int,
+    generators: list[torch.Generator],
+) -> None:
+    """Train stacked weights: Adam works on each number by itself, so the networks never meet."""
+    for network in networks:
+        network.train()
+    weights, buffers = stack_module_state(networks)
+    optimiser = rule.adam(weights.values())
+    rows, device = min(len(y) for _, y in tables), tables[0][0].device
+    batches = _batches(rows, rule.batch_size)
+    steps, step = epochs * len(batches), 0
+
+    def losses(weights: Any, buffers: Any, inputs: Tensor, labels: Tensor) -> Tensor:
+        outputs = functional_call(networks[0], (weights, buffers), (inputs,))
+        return nn.functional.cross_entropy(outputs, labels)
+
+    together = torch.vmap(losses, randomness="different")
+    for _ in range(epochs):
+        orders = [
+            torch.randperm(len(y), generator=g)[:rows].to(device) for (_, y), g in zip(tables, generators, strict=True)
+        ]
+        inputs = torch.stack([X[o] for (X, _), o in zip(tables, orders, strict=True)])
+        labels = torch.stack([y[o] for (_, y), o in zip(tables, orders, strict=True)])
+        for batch in batches:
+            rule.set_rate(optimiser, step / steps)
+            optimiser.zero_grad(set_to_none=True)
+            total: Tensor = together(weights, buffers, inputs[:, batch], labels[:, batch]).sum()
+            total.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            step += 1
+    for i, network in enumerate(networks):
+        network.load_state_dict({name: value[i].detach() for name, value in (weights | buffers).items()})
+
+
+def moments_of(optimiser: torch.optim.Adam, network: nn.Module) -> Moments:
+    """Return what the optimiser remembers, by weight."""
+    return {
+        f"{kind}.{name}": value.detach().clone()
+        for name, parameter in network.named_parameters()
+        for kind, value in optimiser.state[parameter].items()
+    }
+
+
+def _restore(optimiser: torch.optim.Adam, network: nn.Module, moments: Moments) -> None:
+    for name, parameter in network.named_parameters():
+        optimiser.state[parameter] = {
+            kind: moments[f"{kind}.{name}"].clone().to(parameter.device) for kind in ("step", "exp_avg", "exp_avg_sq")
+        }
+
+
+def _shuffled(X: Tensor, y: Tensor, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Return batches without end, shuffled anew at each pass."""
+    batches = _batches(len(X), size)
+    while True:
+        order = torch.randperm(len(X), generator=generator).to(X.device)
+        inputs, labels = X.index_select(0, order), y.index_select(0, order)
+        for batch in batches:
+            yield inputs[batch], labels[batch]
+
+
+def _automatic(network: nn.Module, *, keep: bool = False) -> Gradient:
+    """Return a function that sets gradients; with ``keep`` it writes into the tensors that are there."""
+    loss = nn.CrossEntropyLoss()
+
+    def set_gradients(inputs: Tensor, labels: Tensor) -> None:
+        network.zero_grad(set_to_none=not keep)
+        loss(network(inputs), labels).backward()
+
+    return set_gradients
+
+
+@contextmanager
+def threads_for(network: nn.Module) -> Iterator[None]:
+    """Run small networks on one thread; restore the setting after."""
+    before = torch.get_num_threads()
+    small = sum(p.numel() for p in network.parameters()) < _SMALL
+    torch.set_num_threads(1 if small else before)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextmanager
+def seeded(device: str, seed: int) -> Iterator[None]:
+    """Seed what a network draws on its device, and put PyTorch's own generators back as they were."""
+    place = torch.device(device)
+    on_cuda = place.type == "cuda"
+    with torch.random.fork_rng(devices=[place] if on_cuda else []):
+        # Not torch.manual_seed, which would also reach devices that are not put back.
+        torch.default_generator.manual_seed(seed)
+        if on_cuda:
+            with torch.cuda.device(place):
+                torch.cuda.manual_seed(seed)
+        yield
+
+
+def _batches(rows: int, size: int) -> list[slice]:
+    """Cut rows into batches; a single last row joins the batch before, as batch normalisation cannot learn from one."""
+    starts = list(range(0, rows, size))
+    if size > 1 and len(starts) > 1 and rows - starts[-1] == 1:
+        starts.pop()
+    return [slice(at, end) for at, end in pairwise([*starts, rows])]
+
+
+@contextmanager
+def single_rows(rows: int, size: int) -> Iterator[None]:
+    """Explain the refusal of a network that cannot learn from one row at a time, where no other batch can be made."""
+    try:
+        yield
+    except ValueError as error:
+        if rows > 1 and size > 1:
+            raise
+        raise DataError(
+            f"the network cannot learn from {rows} records in batches of {size} ({error}): keep more records, raise "
+            "batch_size, or use a network without batch normalisation"
+        ) from error

@@ -1,0 +1,72 @@
+"""``eupg compare`` as a person runs it: a named set, a file, wrong use."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from people import people
+
+
+def eupg(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "eupg.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=300)
+
+
+@pytest.fixture
+def file(tmp_path):
+    data = people(300)
+    table = data.to_pandas()
+    table.insert(0, "who", data.subjects)
+    table.to_csv(tmp_path / "people.csv", index=False)
+    return "people.csv"
+
+
+def test_a_users_file_without_a_schema(file, tmp_path):
+    label = people(3).schema.label.name
+    done = eupg(
+        *("compare", "--data", file, "--label", label, "--subject", "who", "--learner", "logistic", "--k", "5"),
+        *("--effort", "3", "--finetune", "1", "--references", "4", "--json", "--methods", "sisa,kanonymity"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert [m["method"] for m in found["methods"]] == ["Retrain", "Short retrain", "SISA", "EUPG, k=5"]
+    assert any("read from the data" in c for c in found["methods"][3]["claim"]["caveats"])
+    assert (tmp_path / "comparison.svg").stat().st_size > 5_000
+    assert "Short retrain" in done.stderr
+    assert "ε" not in done.stderr
+
+
+def test_all_methods_on_a_network(file, tmp_path):
+    label = people(3).schema.label.name
+    done = eupg(
+        *("compare", "--data", file, "--label", label, "--subject", "who", "--learner", "mlp", "--k", "5"),
+        *("--effort", "30", "--finetune", "20", "--references", "0", "--json", "--out", "here.png"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    methods = json.loads(done.stdout)["methods"]
+    assert [m["method"] for m in methods][2:] == ["SISA", "Certified-SP", "EUPG, k=5", "EUPG, ε=1"]
+    assert methods[3]["claim"]["epsilon"] == 1.0
+    assert (tmp_path / "here.png").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name one data set"),
+        (("adult", "--data", "x.csv"), "name one data set"),
+        (("moon",), "no data set 'moon'"),
+        (("rand_hie", "--methods", "magic"), "no method 'magic'"),
+        (("rand_hie", "--methods", "certified-sp"), "has no gradients"),
+        (("rand_hie", "--out", "picture.pdf"), ".svg or .png"),
+        (("--data", "nowhere.csv", "--label", "y"), "no file nowhere.csv"),
+        (("--data", "nowhere.csv"), "pass --label"),
+    ],
+)
+def test_wrong_use_says_what_to_do(arguments, words, tmp_path):
+    done = eupg("compare", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert words in " ".join(done.stdout.split())
