@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from eupg.audit.references import ReferenceStore
     from eupg.audit.report import AuditReport
     from eupg.audit.rmia import RMIA
+    from eupg.certify.certificate import Certificate
+    from eupg.certify.verify import verify
     from eupg.data import sources
     from eupg.data.attribute import Attribute, Categorical, Key, Listed, Missing, Numeric, Ordinal, Outside, Role
     from eupg.data.dataset import Dataset, Examples
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from eupg.learn.sklearn_learner import SklearnLearner
     from eupg.learn.torch_learner import TorchLearner
     from eupg.learn.xgboost_learner import XGBoostLearner
+    from eupg.manage.manager import Manager
     from eupg.protect.guarantee import (
         CertifiedUnlearning,
         DifferentiallyPrivate,
@@ -95,6 +98,9 @@ _HOMES = {
     "eupg.learn.sklearn_learner": ("SklearnLearner",),
     "eupg.learn.torch_learner": ("TorchLearner",),
     "eupg.learn.xgboost_learner": ("XGBoostLearner",),
+    "eupg.manage.manager": ("Manager",),
+    "eupg.certify.certificate": ("Certificate",),
+    "eupg.certify.verify": ("verify",),
     "eupg.protect.guarantee": (
         "CertifiedUnlearning",
         "DifferentiallyPrivate",
@@ -120,6 +126,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "audit",
     "AuditReport",
     "Categorical",
+    "Certificate",
     "CertifiedSP",
     "CertifiedUnlearning",
     "Dataset",
@@ -142,6 +149,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Listed",
     "LocalDP",
     "LossAttack",
+    "Manager",
     "Mechanism",
     "Missing",
     "MLP",
@@ -168,6 +176,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Trained",
     "Unlearner",
     "Unprotected",
+    "verify",
     "XGBoostLearner",
 ]
 

@@ -9,8 +9,21 @@
     │   └── NothingRetained                   no record is left to train on
     ├── UnknownRecord    (KeyError)           a record or person that is not (or no longer) here
     ├── PrivacyError     (ValueError)         the request would weaken or void the guarantee
+    │   └── CertificateRefused                nothing is claimed, so nothing can be certified
+    ├── CertificateInvalid (ValueError)       a certificate is damaged, forged, or not what it seems
+    ├── KeyFileError     (OSError)            a key is missing, damaged, or open to others
     ├── ModelFileError   (ValueError)         a model file is damaged, foreign or not allowed
+    ├── LedgerCorrupt    (ValueError)         the ledger's entries contradict each other, or their index
+    ├── LedgerUnavailable (OSError)           the ledger cannot be opened, read or written right now
+    │   └── LedgerBusy   (TimeoutError)       another writer held the ledger for too long
+    ├── RequestRefused   (ValueError)         an erasure request cannot take this step from where it is
+    ├── UnknownRequest   (KeyError)           no erasure request has this id
     ├── MissingFramework (ModuleNotFoundError) an optional package is not installed
+    ├── StorageError     (OSError)            a file could not be written, read or removed; the disk says why
+    ├── StoreCorrupt     (ValueError)         a stored file is missing, damaged or not what its name says
+    ├── LockHeld         (BlockingIOError)    somebody else is changing the workspace right now
+    ├── WorkspaceDamaged (ValueError)         a workspace's own files contradict each other or its ledger
+    ├── WorkspaceState   (RuntimeError)       the step needs another one first, or was done already
     └── SourceUnavailable (FileNotFoundError) a data set is neither here nor to be fetched
 
 A message says what was expected, what was found, and what to do next.
@@ -49,12 +62,68 @@ class PrivacyError(EupgError, ValueError):
     """The request would weaken or void the guarantee."""
 
 
+class CertificateRefused(PrivacyError):
+    """Nothing is claimed, or not enough is said, so no certificate can be made."""
+
+
+class CertificateInvalid(EupgError, ValueError):
+    """A certificate is damaged, forged, or not what it seems."""
+
+
+class KeyFileError(EupgError, OSError):
+    """A key file is missing, damaged, or open to others."""
+
+
 class ModelFileError(EupgError, ValueError):
     """A model file is damaged, foreign, or holds something that is not allowed."""
 
 
+class LedgerCorrupt(EupgError, ValueError):
+    """The ledger's entries contradict each other, or the index made from them."""
+
+
+class LedgerUnavailable(EupgError, OSError):
+    """The ledger cannot be opened, read or written right now."""
+
+
+class LedgerBusy(LedgerUnavailable, TimeoutError):
+    """Another writer held the ledger for longer than this one would wait."""
+
+
+class RequestRefused(EupgError, ValueError):
+    """An erasure request cannot take this step from where it is."""
+
+
+class UnknownRequest(EupgError, KeyError):
+    """No erasure request has this id."""
+
+    def __str__(self) -> str:
+        """Show the message as written; ``KeyError`` would show its ``repr``."""
+        return str(self.args[0]) if self.args else ""
+
+
 class MissingFramework(EupgError, ModuleNotFoundError):
     """An optional package is needed and not installed."""
+
+
+class StorageError(EupgError, OSError):
+    """A file could not be written, read or removed, for a reason the disk gives."""
+
+
+class StoreCorrupt(EupgError, ValueError):
+    """A stored file is missing, damaged, or not what its name says."""
+
+
+class LockHeld(EupgError, BlockingIOError):
+    """Somebody else is changing the workspace right now."""
+
+
+class WorkspaceDamaged(EupgError, ValueError):
+    """A workspace's own files contradict each other or its ledger."""
+
+
+class WorkspaceState(EupgError, RuntimeError):
+    """The step needs another one first, or was done already."""
 
 
 class SourceUnavailable(EupgError, FileNotFoundError):

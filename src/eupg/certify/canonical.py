@@ -1,0 +1,121 @@
+"""One spelling for every JSON value (RFC 8785), so that equal content has equal bytes and can be signed.
+
+Keys are sorted by UTF-16 code units, numbers are written as JavaScript writes them, and there are no spaces. A file
+that holds the same value in any other spelling is refused: a second spelling is room for something nobody signed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import rfc8785
+
+from eupg.errors import CertificateInvalid, ParameterError
+
+# Beyond this, a double no longer tells neighbouring integers apart, and two programs may read two numbers.
+_SAFE = 2**53 - 1
+_DEEPEST = 32
+
+
+def canonical(value: Any) -> bytes:
+    """Write a plain value in its only canonical spelling.
+
+    Mappings with text keys, sequences, text, finite numbers, truth values and None are plain; anything else is refused
+    with the place where it stands.
+
+    Examples
+    --------
+    >>> canonical({"b": [1.0, 1e21], "a": "é"}).decode()
+    '{"a":"é","b":[1,1e+21]}'
+    """
+    return rfc8785.dumps(plain(value))
+
+
+def plain(value: Any, where: str = "value") -> Any:
+    """Return a deep copy of the value as dicts and lists, or say where something is not plain JSON."""
+    return _plain(value, where, 0)
+
+
+def read_canonical(content: bytes) -> Any:
+    """Read a value back from its canonical bytes, and refuse any other spelling of it."""
+    try:
+        text = content.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_object, parse_int=_number, parse_constant=_no_constant)
+    except UnicodeDecodeError as error:
+        raise CertificateInvalid(f"expected UTF-8 text, found another byte at byte {error.start}") from error
+    except json.JSONDecodeError as error:
+        raise CertificateInvalid(f"expected JSON, found a fault at character {error.pos}: {error.msg}") from error
+    except RecursionError as error:
+        raise CertificateInvalid("expected a few levels of JSON, found very many") from error
+    try:
+        again = canonical(value)
+    except ParameterError as error:
+        raise CertificateInvalid(str(error)) from error
+    if again != content:
+        at = next((i for i, (a, b) in enumerate(zip(again, content, strict=False)) if a != b), len(again))
+        raise CertificateInvalid(
+            f"expected the canonical spelling (RFC 8785), found another one from byte {at} on: "
+            "the file was edited or reformatted, so ask for it again as it was issued"
+        )
+    return value
+
+
+def _plain(value: Any, where: str, depth: int) -> Any:
+    if depth > _DEEPEST:
+        raise ParameterError(f"{where}: expected at most {_DEEPEST} levels of nesting, found more")
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, where)
+    if isinstance(value, int):
+        if abs(value) > _SAFE:
+            raise ParameterError(
+                f"{where}: expected an integer of at most ±(2^53−1), found a larger one: pass it as text"
+            )
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ParameterError(f"{where}: expected a finite number, found {value}: leave it out or use None")
+        return float(value)
+    if isinstance(value, Mapping):
+        return {_key(k, where): _plain(v, f"{where}.{k}", depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)]
+    raise ParameterError(
+        f"{where}: expected text, a number, true, false, None, a list or a mapping, found {type(value).__name__}"
+    )
+
+
+def _key(key: Any, where: str) -> str:
+    if not isinstance(key, str):
+        raise ParameterError(f"{where}: expected text as keys, found {key!r}")
+    return _text(key, where)
+
+
+def _text(text: str, where: str) -> str:
+    if any("\ud800" <= c <= "\udfff" for c in text):
+        raise ParameterError(f"{where}: expected Unicode text, found half of a surrogate pair")
+    return str(text)
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    # Two readers may take two different values of a key that is there twice.
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise CertificateInvalid(f"expected each key once, found {key!r} twice in one object")
+        found[key] = value
+    return found
+
+
+def _number(digits: str) -> int | float:
+    # A float such as 1e20 is spelled like an integer, and has to come back as the float it was.
+    small = len(digits) <= 17 and abs(int(digits)) <= _SAFE
+    return int(digits) if small else float(digits)
+
+
+def _no_constant(word: str) -> Any:
+    raise CertificateInvalid(f"expected finite numbers, found {word}")

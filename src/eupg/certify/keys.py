@@ -1,0 +1,200 @@
+"""The keys of a workspace: one that signs certificates, one that makes digests of ids.
+
+Both are made on first use, in files that only their owner may read; a key that others can read is refused, since then
+anyone could have signed. The public half lies beside the signing key, to be handed out.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+    load_pem_private_key,
+    load_pem_public_key,
+)
+
+from eupg.certify.files import create_once, replace_file
+from eupg.errors import KeyFileError, ParameterError
+
+_DIGEST_KEY_BYTES = 32
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """The half of a signing key that anyone may have: it checks signatures and makes none.
+
+    Parameters
+    ----------
+    raw
+        The 32 bytes of an Ed25519 public key.
+    """
+
+    raw: bytes
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.raw, bytes) or len(self.raw) != 32:
+            raise ParameterError(f"expected the 32 bytes of an Ed25519 public key, got {self.raw!r}")
+
+    @classmethod
+    def load(cls, path: str | Path) -> PublicKey:
+        """Read a public key from its PEM file."""
+        try:
+            content = Path(path).read_bytes()
+        except OSError as error:
+            raise KeyFileError(f"cannot read the public key {path}: {error.strerror}") from error
+        if b"PRIVATE KEY" in content:
+            raise KeyFileError(f"{path} is a private key, expected a public one: pass the .pub file beside it")
+        try:
+            key = load_pem_public_key(content)
+        except (ValueError, UnsupportedAlgorithm) as error:
+            raise KeyFileError(f"{path} is no public key in PEM form: pass the workspace's signing.pub") from error
+        if not isinstance(key, Ed25519PublicKey):
+            raise KeyFileError(f"{path} is a {type(key).__name__}, expected Ed25519: pass the workspace's signing.pub")
+        return cls(key.public_bytes_raw())
+
+    @property
+    def id(self) -> str:
+        """The first 16 hexadecimal digits of the key's SHA-256 digest: a name for people, not a proof."""
+        return hashlib.sha256(self.raw).hexdigest()[:16]
+
+    def to_pem(self) -> bytes:
+        """Return the content of a public-key file."""
+        key = Ed25519PublicKey.from_public_bytes(self.raw)
+        return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+    def signed(self, message: bytes, signature: bytes) -> bool:
+        """Tell whether the signature was made for this message with the private half."""
+        try:
+            Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
+        except (InvalidSignature, ValueError):
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class SigningKey:
+    """The key a workspace signs its certificates with.
+
+    Parameters
+    ----------
+    public
+        The half to hand out.
+    """
+
+    public: PublicKey
+    _private: Ed25519PrivateKey = field(repr=False)
+
+    @classmethod
+    def create_or_load(cls, path: str | Path) -> SigningKey:
+        """Read the key, or make one where there is none; the public half is written beside it as ``.pub``."""
+        path = Path(path)
+        content = _secret(path, _new_signing_key)
+        try:
+            private = load_pem_private_key(content, password=None)
+        except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+            raise KeyFileError(
+                f"{path} is no private key in PEM form without a password: restore it from a copy"
+            ) from error
+        if not isinstance(private, Ed25519PrivateKey):
+            raise KeyFileError(f"{path} is a {type(private).__name__}, expected Ed25519: restore it from a copy")
+        public = PublicKey(private.public_key().public_bytes_raw())
+        _publish(path.with_suffix(".pub"), public)
+        return cls(public, private)
+
+    @property
+    def id(self) -> str:
+        """The key's short name, that of its public half."""
+        return self.public.id
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64 bytes of an Ed25519 signature."""
+        return self._private.sign(message)
+
+
+def digest_key(path: str | Path) -> bytes:
+    """Return the 32 secret bytes that keyed digests of ids are made with, drawn on first use."""
+    path = Path(path)
+    key = _secret(path, lambda: os.urandom(_DIGEST_KEY_BYTES))
+    if len(key) != _DIGEST_KEY_BYTES:
+        raise KeyFileError(f"{path} holds {len(key)} bytes, expected {_DIGEST_KEY_BYTES}: restore it from a copy")
+    return key
+
+
+def _new_signing_key() -> bytes:
+    return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _secret(path: Path, make: Callable[[], bytes]) -> bytes:
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_folder(path.parent)
+        try:
+            return _read_secret(path)
+        except FileNotFoundError:
+            create_once(path, make())
+            return _read_secret(path)
+    except KeyFileError:
+        raise
+    except OSError as error:
+        raise KeyFileError(f"cannot read or make the key {path}: {error.strerror or error}") from error
+
+
+def _check_folder(folder: Path) -> None:
+    mode = folder.stat().st_mode
+    if mode & 0o022:
+        raise KeyFileError(
+            f"{folder} has the mode {stat.S_IMODE(mode):04o}, so others can put their own key there: chmod 700 {folder}"
+        )
+
+
+def _read_secret(path: Path) -> bytes:
+    try:
+        # Without waiting: a pipe in the key's place would otherwise stop everything.
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise KeyFileError(f"{path} is a symbolic link, expected the key itself: put the file there") from error
+        raise
+    try:
+        _check_secret(path, os.fstat(handle).st_mode)
+        with os.fdopen(handle, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(handle)
+
+
+def _check_secret(path: Path, mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise KeyFileError(f"{path} is no plain file: move it away, or name another place for the key")
+    if mode & 0o077:
+        raise KeyFileError(
+            f"{path} has the mode {stat.S_IMODE(mode):04o}, expected 0600: others may have read the key. "
+            f"If you are sure that nobody did, chmod 600 {path}; if not, move it away so that a new one is made"
+        )
+
+
+def _publish(path: Path, public: PublicKey) -> None:
+    if not path.exists():
+        try:
+            replace_file(path, public.to_pem())
+        except OSError as error:
+            raise KeyFileError(f"cannot write the public key {path}: {error.strerror or error}") from error
+        return
+    found = PublicKey.load(path)
+    if found != public:
+        raise KeyFileError(
+            f"{path} is the public half of another key ({found.id}, expected {public.id}): "
+            "find out who put it there; once it is removed, the right one is written again"
+        )

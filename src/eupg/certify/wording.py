@@ -1,0 +1,38 @@
+"""Sentences that every certificate carries: what it takes for granted, and what it does not speak about."""
+
+from __future__ import annotations
+
+from eupg.certify.claimed import SEEDED, Claimed, LinkingClaim, PrivateClaim, UnlearningClaim
+
+EARLIER_MODELS = "Earlier versions of the model: whoever kept one can compare. Only the newest is covered."
+NOT_COVERED = (
+    EARLIER_MODELS,
+    "Backups, snapshots and copies outside the workspace: erasing them is up to the operator.",
+    "The disk's blocks: that the files are gone was checked, that their blocks were overwritten was not.",
+    "What others learnt before, from predictions or from data that was passed on.",
+)
+
+
+def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
+    """Return what the claim takes for granted, by its notion."""
+    claim = claimed.claim
+    found = [
+        "No relation between erased and retained records is known; near-duplicates are counted, relatives are not.",
+        "Schema, method and settings were chosen without looking at the records, but for what is listed as read from "
+        "the data.",
+    ]
+    if seeded:
+        found.insert(0, SEEDED)
+    elif isinstance(claim, LinkingClaim | PrivateClaim):
+        found.append("The random numbers behind the protected copy are secret: drawn from the system, stored nowhere.")
+    elif isinstance(claim, UnlearningClaim):
+        found.append("The noise in training is secret: drawn from the system, stored nowhere.")
+    if isinstance(claim, LinkingClaim):
+        found.append(
+            "Permutations are uniform and independent, groups have at least k records and rows are shuffled; the "
+            "adversary knows neither the group-mates' records nor what is kept as it is, nor how the two go together."
+        )
+    if isinstance(claim, PrivateClaim):
+        exact = f", and so is every value of {', '.join(claim.leaves_open)}" if claim.leaves_open else ""
+        found.append(f"The number of records is public and exact{exact}.")
+    return tuple(found)

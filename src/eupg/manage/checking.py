@@ -1,0 +1,43 @@
+"""Whether a workspace is what it says: ledger, requests, pointer and files, and a certificate against all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from eupg.certify.certificate import Certificate
+from eupg.certify.verify import check_ledger_head, verify
+from eupg.errors import CertificateInvalid, StoreCorrupt
+from eupg.manage.ledger import Ledger
+from eupg.manage.workspace import Workspace
+
+
+def check_workspace(space: Workspace) -> None:
+    """Check everything; return nothing, or raise and name what is wrong."""
+    space.ledger.verify()
+    space.book.verify()
+    space.check_pointer()
+    if space.trained:
+        current = space.current()
+        strange = [*space.store.verify(current.live_files), *space.records.files.verify(current.live_records)]
+        if strange:
+            raise StoreCorrupt(f"{len(strange)} files belong to nothing, first {strange[0]}: run recover")
+
+
+def check_certificate(space: Workspace, certificate: Certificate | str | Path) -> None:
+    """Check a certificate's signature, its ledger head, and that the ledger tells the same story."""
+    verify(certificate, key=space.signing.public)
+    read = certificate if isinstance(certificate, Certificate) else Certificate.load(certificate)
+    check_ledger_head(read, lambda number: _digest_of(space.ledger, number))
+    body = read.body
+    found = space.book.get(body.request.id)
+    served = {str(entry.body["served"]) for entry in space.ledger.entries(kinds=["deploy"])}
+    if found.digest != body.request.digest or body.provenance.new_model not in served:
+        raise CertificateInvalid(
+            "the certificate is signed with this workspace's key, but the ledger tells another story about its request "
+            "or its model: find out who else has the key"
+        )
+
+
+def _digest_of(ledger: Ledger, number: int) -> str | None:
+    entry = next(iter(ledger.entries(after=number - 1)), None)
+    return entry.digest if entry is not None and entry.number == number else None

@@ -1,0 +1,69 @@
+"""A method as plain values, so that a workspace can be opened again without unpickling anything.
+
+Objects of this library are described by class and fields, and only classes listed here are built again. A method with a
+part of your own is noted by its ``repr``: open such a workspace with the same method in hand.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from eupg.errors import ParameterError, WorkspaceDamaged
+from eupg.forget.eupg import EUPG
+from eupg.manage.events import Json
+
+_CLASSES = {
+    "EUPG": "eupg.forget.eupg",
+    "ProbabilisticKAnonymity": "eupg.protect.kanonymity",
+    "LocalDP": "eupg.protect.local_dp",
+    "Unprotected": "eupg.protect.mechanism",
+    "XGBoostLearner": "eupg.learn.xgboost_learner",
+    "LightGBMLearner": "eupg.learn.lightgbm_learner",
+    "SklearnLearner": "eupg.learn.sklearn_learner",
+    "TorchLearner": "eupg.learn.torch_learner",
+    "MLP": "eupg.learn.networks",
+    "SGDClassifier": "sklearn.linear_model",
+    "LogisticRegression": "sklearn.linear_model",
+}
+
+
+def describe(thing: object) -> Json:
+    """Return plain values for an object; what cannot be built from them again is described by its ``repr``."""
+    if thing is None or isinstance(thing, (bool, int, float, str)):
+        return thing
+    if isinstance(thing, (tuple, list)):
+        return [describe(part) for part in thing]
+    name = type(thing).__name__
+    if _CLASSES.get(name, "") and type(thing).__module__.startswith(_CLASSES[name].split(".")[0]):
+        if is_dataclass(thing):
+            return {"class": name, "with": {f.name: describe(getattr(thing, f.name)) for f in fields(thing) if f.init}}
+        changed = {k: describe(v) for k, v in thing.get_params(deep=False).items()}  # type: ignore[attr-defined]
+        return {"class": name, "with": changed}
+    return {"opaque": repr(thing)}
+
+
+def rebuild(values: Json) -> EUPG:
+    """Return the method that was described."""
+    found = _build(values)
+    if not isinstance(found, EUPG):
+        raise WorkspaceDamaged(f"the workspace describes no method but {values!r}: restore it from a backup")
+    return found
+
+
+def _build(values: Json) -> Any:
+    if isinstance(values, list):
+        return tuple(_build(v) for v in values)
+    if not isinstance(values, Mapping):
+        return values
+    if "opaque" in values:
+        raise ParameterError(
+            f"this workspace uses {values['opaque']}, which only you can build: open it with Manager(folder, method)"
+        )
+    name, arguments = str(values.get("class")), values.get("with")
+    if name not in _CLASSES or not isinstance(arguments, Mapping):
+        raise WorkspaceDamaged(f"the workspace describes an unknown {name!r}: restore it, or update eupg")
+    kind = getattr(importlib.import_module(_CLASSES[name]), name)
+    return kind(**{k: _build(v) for k, v in arguments.items()})

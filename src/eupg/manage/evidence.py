@@ -1,0 +1,142 @@
+"""Everything a certificate says about one request, gathered from the ledger and the workspace.
+
+Nothing is computed here that was not noted when it happened, so a certificate can be issued long after the records it
+speaks of are gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Provenance
+from eupg.certify.body import Request as Asked
+from eupg.certify.claimed import Claimed
+from eupg.certify.measured import Kind, Measurement
+from eupg.errors import WorkspaceDamaged
+from eupg.forget.eupg import EUPG
+from eupg.manage.current import Current
+from eupg.manage.description import describe
+from eupg.manage.events import Entry
+from eupg.manage.request_states import Request, State
+from eupg.manage.workspace import Workspace
+from eupg.protect.guarantee import KAnonymous, guarantee_from_json
+
+_LIBRARIES = {
+    "numpy": "numpy",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "xgboost": "xgboost",
+    "lightgbm": "lightgbm",
+    "torch": "torch",
+}
+
+
+def body_for(space: Workspace, request: Request, method: EUPG) -> Body:
+    """Return what a certificate for this request says."""
+    current = space.current()
+    history = {entry.kind: entry for entry in space.book.history(request.id)}
+    done: Any = history[f"request.{State.COMPLETED}"].body["details"]
+    change = int(done["change"])
+    noted = [e for e in space.ledger.entries(kinds=["measure", "audit", "delete"]) if e.body.get("change") == change]
+    claim = guarantee_from_json(done["claim"])
+    seeded = bool(claim.seeded or any(guarantee_from_json(r.claim).seeded for r in current.releases))
+    head = space.ledger.head()
+    return Body.of(
+        issued=space.ledger.now().isoformat(timespec="microseconds"),
+        request=_asked(request, history, int(done["records"])),
+        method=Method(
+            name=type(method).__name__,
+            mechanism=repr(method.mechanism),
+            learner=repr(method.learner),
+            parameters={"method": describe(method)},
+            seeded=seeded,
+        ),
+        claimed=Claimed.of(
+            done["claim"], claim.sentence(), never_seen_raw=done["held_out"] == done["records"], seeded=seeded
+        ),
+        measured=_measured(noted, done, current, linking=isinstance(claim, KAnonymous)),
+        deleted=[
+            Deletion(what=str(e.body["what"]), digest=str(e.body["digest"]), at=e.at, event=e.number)
+            for e in noted
+            if e.kind == "delete"
+        ],
+        provenance=_provenance(space, current),
+        ledger=LedgerHead(number=head.number, digest=head.digest),
+    )
+
+
+def _asked(request: Request, history: Mapping[str, Entry], records: int) -> Asked:
+    return Asked(
+        id=request.id,
+        unit=request.unit,  # type: ignore[arg-type]
+        digest=request.digest,
+        received=request.received_at,
+        accepted=history[f"request.{State.ACCEPTED}"].at,
+        completed=history[f"request.{State.COMPLETED}"].at,
+        due=request.due.isoformat(),
+        identity_verified=request.verified,
+        records_erased=records,
+    )
+
+
+def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, linking: bool) -> list[Measurement]:
+    found: list[Measurement] = []
+    measures: dict[str, Any] = {}
+    audits: list[Any] = []
+    for entry in noted:
+        body: Any = entry.body
+        if entry.kind == "measure":
+            measures |= body
+            audits += body.get("audits", [])
+        elif entry.kind == "audit":
+            audits.append(body)
+    if linking:
+        found += _linking(done, current)
+    if "duplicates" in measures:
+        found.append(Measurement.near_duplicates(measures["duplicates"]["report"], measures["duplicates"]["words"]))
+    else:
+        found.append(Measurement.missing(Kind.NEAR_DUPLICATES, "no record in training was erased, or none was left"))
+    return found + [Measurement.audit(a["report"], a["words"]) for a in audits]
+
+
+def _linking(done: Mapping[str, Any], current: Current) -> list[Measurement]:
+    counted = done.get("effective_k")
+    if counted is None:
+        raise WorkspaceDamaged("the ledger has no effective k for this request, though its records were released")
+    words, k = str(counted["words"]), int(counted["k"])
+    figures = (int(counted["minimum"]), float(counted["median"]), float(counted["alone"]))
+    return [
+        Measurement.effective_k(*figures, k=k, sentence=words),
+        Measurement.constant_columns(dict(current.releases[-1].constant)),
+    ]
+
+
+def _provenance(space: Workspace, current: Current) -> Provenance:
+    return Provenance(
+        eupg=version("eupg"),
+        python=platform.python_version(),
+        libraries=_versions(),
+        base_model=current.base,
+        release=current.releases[-1].digest,
+        new_model=current.served,
+        retained=current.retained,
+        schema=hashlib.sha256(space.schema.to_toml().encode()).hexdigest(),
+        data_derived=tuple(Derived(what=c, source="the records themselves") for c in space.schema.caveats),
+    )
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of the libraries that are loaded; a build under another name counts by its module."""
+    found = {}
+    for module, package in _LIBRARIES.items():
+        if module in sys.modules:
+            try:
+                found[package] = version(package)
+            except PackageNotFoundError:
+                found[package] = str(getattr(sys.modules[module], "__version__", "unknown"))
+    return found

@@ -1,0 +1,108 @@
+"""What forgetting some rows means: which records go, what is claimed for whom, and what can be measured about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import reduce
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.audit.duplicates import near_duplicates
+from eupg.audit.loss import LossAttack
+from eupg.audit.membership import audit
+from eupg.data.dataset import Dataset
+from eupg.errors import WorkspaceDamaged
+from eupg.learn.learner import Model
+from eupg.manage.current import Answered, Current, Release
+from eupg.manage.events import Json
+from eupg.manage.request_states import Request
+from eupg.manage.roll import Roll, Standing
+from eupg.protect.guarantee import Exact, Guarantee, guarantee_from_json
+
+# Fewer held-out people than this say nothing about chance.
+_ENOUGH_HELD_OUT = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Erasure:
+    """The rows that go, request by request.
+
+    Parameters
+    ----------
+    roll
+        The roll before.
+    rows
+        For each request, the numbers of its rows.
+    """
+
+    roll: Roll
+    rows: Mapping[str, NDArray[np.intp]]
+
+    @classmethod
+    def of(cls, roll: Roll, requests: Sequence[Request]) -> Erasure:
+        """Find the rows that requests are about; those that are gone already are not counted again."""
+        rows = {}
+        for request in requests:
+            mine = roll.of_person(request.digest) if request.unit == "person" else roll.of_record(request.digest)
+            rows[request.id] = np.flatnonzero(mine & ~roll.gone)
+        return cls(roll, rows)
+
+    @property
+    def gone(self) -> NDArray[np.bool_]:
+        """All rows that go."""
+        mask = np.zeros(len(self.roll.gone), dtype=bool)
+        for rows in self.rows.values():
+            mask[rows] = True
+        return mask
+
+    def part(self, data: Dataset, *, held_out: bool) -> NDArray[np.bool_]:
+        """Return which of the records that are left now are to go."""
+        chosen = self.roll.part(self.gone, held_out=held_out)
+        if len(chosen) != len(data):
+            raise WorkspaceDamaged(
+                f"the roll knows {len(chosen)} records and the files hold {len(data)}: restore both from one backup"
+            )
+        return chosen
+
+    def answers(self, current: Current, caveats: tuple[str, ...]) -> tuple[Answered, ...]:
+        """Say for each request what is claimed and what was counted."""
+        standing = self.roll.standing(self.gone)
+        return tuple(
+            Answered(name, self._details(rows, standing, current.releases, caveats)) for name, rows in self.rows.items()
+        )
+
+    def _details(
+        self, rows: NDArray[np.intp], standing: Standing, releases: Sequence[Release], caveats: tuple[str, ...]
+    ) -> dict[str, Json]:
+        claim = claim_after([standing.touched(rows, i) for i in range(len(releases))], releases, caveats)
+        details: dict[str, Json] = {
+            "records": len(rows),
+            "held_out": int(self.roll.held_out[rows].sum()),
+            "claim": claim.to_json(),
+        }
+        for i, release in enumerate(releases):
+            found = standing.hides_among(rows, i) if release.k is not None else None
+            if found is not None:
+                # There is one such release: after a second nothing would be claimed, so none is made.
+                details["effective_k"] = asdict(found) | {"k": release.k, "words": str(found)}
+        return details
+
+
+def claim_after(touched: Sequence[int], releases: Sequence[Release], caveats: tuple[str, ...]) -> Guarantee:
+    """Return what holds for someone with so many records in each release: the claims of all of them together."""
+    claims = [guarantee_from_json(r.claim).for_person(n) for n, r in zip(touched, releases, strict=True) if n]
+    return reduce(lambda one, other: one.compose(other), claims) if claims else Exact(caveats=caveats)
+
+
+def measured(after: Model, base: Model, forgotten: Dataset, retained: Dataset, held: Dataset) -> dict[str, Json]:
+    """Measure what can be measured at once, while the forgotten records are still in memory: twins, and one attack."""
+    found: dict[str, Json] = {}
+    if len(forgotten) and len(retained):
+        twins = near_duplicates(forgotten, retained)
+        found["duplicates"] = {"report": twins.to_json(), "words": twins.sentence()}
+    if len(forgotten) and len(held) >= _ENOUGH_HELD_OUT:
+        report = audit(after, forgotten, held, attack=LossAttack(), baseline=base, name="the model after forgetting")
+        found["audits"] = [{"report": report.to_json(), "words": report.sentence()}]
+    return found

@@ -1,0 +1,57 @@
+"""Where a crash test may kill the process: at every boundary between two effects on the disk.
+
+Code that changes a workspace calls :func:`checkpoint` before and after each step. In use it does nothing. The crash
+tests run a flow in a process of its own, with one of two environment variables:
+
+``EUPG_KILL_COUNT=<file>``
+    At exit, write into the file how many checkpoints the flow has passed.
+``EUPG_KILL_AT=<n>``
+    At the n-th checkpoint (from 1), the process says which one it is and kills itself with SIGKILL: nothing is flushed,
+    nothing cleaned up.
+
+Together they let a test kill a flow at each of its boundaries and look at what is left.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+from itertools import count
+from pathlib import Path
+
+from eupg.errors import ParameterError
+
+
+def checkpoint(name: str) -> None:
+    """Do nothing, unless a crash test asked for the process to end here; ``name`` says where here is."""
+    if _armed:
+        _pass(name)
+
+
+def _pass(name: str) -> None:
+    global _passed  # noqa: PLW0603
+    # next() on a counter is one step, so threads never share a number.
+    _passed = next(_numbers)
+    if _passed == _kill_at:
+        os.write(2, f"killed at checkpoint {_passed}: {name}\n".encode())
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _number(text: str | None) -> int:
+    if text is None:
+        return 0
+    if not text.isdecimal() or int(text) < 1:
+        raise ParameterError(f"EUPG_KILL_AT must be a whole number of at least 1, got {text!r}: correct or unset it")
+    return int(text)
+
+
+_numbers = count(1)
+_passed = 0
+_kill_at = _number(os.environ.get("EUPG_KILL_AT"))
+_count_file = os.environ.get("EUPG_KILL_COUNT")
+_armed = bool(_kill_at or _count_file)
+if _count_file:
+    # The place is fixed now: the flow may change its folder.
+    _report = Path(_count_file).absolute()
+    atexit.register(lambda: _report.write_text(f"{_passed}\n", encoding="ascii"))

@@ -1,0 +1,277 @@
+"""The manager: the whole flow on one workspace, from training to certificates.
+
+>>> from eupg import EUPG, Manager, ProbabilisticKAnonymity, SklearnLearner, sources
+>>> import tempfile
+>>> folder = tempfile.TemporaryDirectory()
+>>> method = EUPG(ProbabilisticKAnonymity(k=30), SklearnLearner(), pretrain=2, finetune=1)
+>>> manager = Manager(folder.name, method)
+>>> manager.train(sources.rand_hie().train)
+>>> request = manager.request_erasure(subject="125024")
+>>> manager.forget().records
+5
+>>> certificate = manager.certify(request.id)
+>>> manager.verify(certificate)
+>>> manager.close()
+>>> folder.cleanup()
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from eupg.audit.attack import Attack
+from eupg.audit.report import AuditReport
+from eupg.audit.rmia import RMIA
+from eupg.certify.certificate import Certificate, sign
+from eupg.data.dataset import Dataset, Matrix
+from eupg.data.score import Probabilities
+from eupg.errors import ParameterError, StoreCorrupt, WorkspaceState
+from eupg.forget.eupg import EUPG
+from eupg.learn.learner import Model
+from eupg.manage.auditing import audit_served
+from eupg.manage.checking import check_certificate, check_workspace
+from eupg.manage.description import describe, rebuild
+from eupg.manage.evidence import body_for
+from eupg.manage.intake import accept as accept_all
+from eupg.manage.intake import receive
+from eupg.manage.killpoint import checkpoint
+from eupg.manage.ledger import utc_now
+from eupg.manage.lock import WorkspaceLock
+from eupg.manage.request_states import Request, State, Step
+from eupg.manage.status import WorkspaceStatus, status_of
+from eupg.manage.store import Digest
+from eupg.manage.training import Watch, unwatched
+from eupg.manage.transaction import Clock
+from eupg.manage.workshop import Forgotten, Workshop
+from eupg.manage.workspace import Recovered, Workspace
+from eupg.rng import Randomness, Secret
+
+
+class Manager:
+    """Runs a model that can forget.
+
+    Parameters
+    ----------
+    folder
+        The workspace; made by :meth:`train`.
+    method
+        How to train and forget. A workspace remembers it, so it is needed only the first time, or where it has parts
+        of your own.
+    rng
+        Where protection draws from; the operating system unless this is an experiment.
+    ledger
+        A database URL for the ledger, for instance of PostgreSQL; by default a SQLite file in the folder.
+    clock
+        Tells the time.
+    watch
+        Told of every step.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        method: EUPG | None = None,
+        *,
+        rng: Randomness | None = None,
+        ledger: str | None = None,
+        clock: Clock = utc_now,
+        watch: Watch = unwatched,
+    ) -> None:
+        if method is not None and not isinstance(method, EUPG):
+            raise ParameterError(f"a manager runs an EUPG method, got {method!r}")
+        self.space = Workspace(folder, ledger=ledger, clock=clock)
+        self._method, self._rng, self._watch = method, rng or Secret(), watch
+        self._served: tuple[Digest, Model] | None = None
+        # The records of the last forget, in memory alone, so that an audit can still ask about them.
+        self._last: tuple[int, Dataset] | None = None
+        if method is not None and self.space.trained and describe(method) != self.space.method:
+            raise ParameterError(
+                f"this workspace was trained with another method than {method!r}: open it without naming one"
+            )
+
+    @property
+    def method(self) -> EUPG:
+        """How this workspace trains and forgets."""
+        if self._method is None:
+            self._method = rebuild(self.space.method)
+        return self._method
+
+    @property
+    def _workshop(self) -> Workshop:
+        return Workshop(self.space, self.method, self._rng, self._watch)
+
+    def train(self, records: Dataset, *, hold_out: float = 0.1) -> None:
+        """Protect, pretrain, finetune, deploy.
+
+        Parameters
+        ----------
+        records
+            Everyone.
+        hold_out
+            The share of people whom no model ever sees. Audits compare with them. They can ask for erasure too.
+        """
+        if self._method is None:
+            raise ParameterError("which method? pass one to Manager(folder, method) before the first training")
+        with self.space.changing("train"):
+            self._workshop.train(records, hold_out)
+
+    def renew(self) -> None:
+        """Make a second release of the records that are left, and a new base model; claims add up for those in both.
+
+        Raises
+        ------
+        PrivacyError
+            If nothing would be claimed any more for people in both releases, as with k-anonymity.
+        """
+        with self.space.changing("renew"):
+            self._workshop.renew()
+
+    def add(self, records: Dataset) -> None:
+        """Take in new records; they are fine-tuned on and never touch the base model, so forgetting them is exact."""
+        with self.space.changing("add"):
+            self._workshop.add(records)
+
+    def request_erasure(
+        self, *, subject: str | None = None, record: str | None = None, channel: str | None = None, accept: bool = True
+    ) -> Request:
+        """Take a request by a person, or about one record; it is on disk when this returns.
+
+        With ``accept`` it is accepted at once, or rejected if nothing is held about them; without it, it waits for
+        :meth:`accept` or :meth:`reject`.
+        """
+        if (subject is None) == (record is None):
+            raise ParameterError("whose erasure is asked for? name one subject or one record")
+        people, records = ([subject] if subject is not None else []), ([record] if record is not None else [])
+        return self.request_many(subjects=people, records=records, channel=channel, accept=accept)[0]
+
+    def request_many(
+        self,
+        *,
+        subjects: Iterable[str] = (),
+        records: Iterable[str] = (),
+        channel: str | None = None,
+        accept: bool = True,
+    ) -> list[Request]:
+        """Take many requests at once, people first, then records; all or none."""
+        self.space.current()
+        received = receive(self.space, subjects, records, channel=channel)
+        return accept_all(self.space, received) if accept else received
+
+    def accept(self, request: str) -> Request:
+        """Accept a request that waits; one about nobody here is rejected, and says so."""
+        found = self.space.book.get(request)
+        if found.state not in (State.RECEIVED, State.VERIFIED):
+            self.space.book.advance(request, State.ACCEPTED)
+        return accept_all(self.space, [found])[0]
+
+    def advance(self, request: str, state: State, *, reason: str | None = None) -> Request:
+        """Take one request a step further by hand: verified, rejected or cancelled."""
+        if state not in (State.VERIFIED, State.REJECTED, State.CANCELLED):
+            raise ParameterError(f"by hand a request is verified, rejected or cancelled, not {state}")
+        return self.space.book.advance(request, state, reason=reason)
+
+    def extend(self, request: str, *, months: int, reason: str) -> Request:
+        """Extend the deadline of a request, once, by one or two months."""
+        return self.space.book.extend(request, months=months, reason=reason)
+
+    def forget(self) -> Forgotten:
+        """Honour every accepted request with one fine-tuning of the base model on the records that are left."""
+        started = time.perf_counter()
+        with self.space.changing("forget"):
+            book = self.space.book
+            waiting = [r for r in book.open_requests() if r.state in (State.ACCEPTED, State.FAILED)]
+            if not waiting:
+                return Forgotten()
+            before = self.space.current()
+            book.advance_many(Step(r.id, State.PROCESSING) for r in waiting)
+            checkpoint("requests are being processed")
+            try:
+                done, gone = self._workshop.forget(before, waiting)
+            except Exception as error:
+                # Where even that cannot be written, the next recovery does it.
+                with contextlib.suppress(Exception):
+                    if self.space.current().number == before.number:
+                        why = f"could not be done: {type(error).__name__}"
+                        book.advance_many(Step(r.id, State.FAILED, why) for r in waiting)
+                raise
+            self._last = (before.number + 1, gone)
+            return replace(done, seconds=time.perf_counter() - started)
+
+    def audit(
+        self, attack: Attack | None = None, *, references: int = 8, sample: int = 2000, seed: int = 0
+    ) -> AuditReport:
+        """Attack the served model, and note the result for certificates.
+
+        After a forget in this process the members are the records that were just forgotten, which are in memory alone;
+        otherwise a sample of the records still in training: how exposed are those who stay? Non-members are the
+        people held out.
+        """
+        current = self.space.current()
+        last = self._last[1] if self._last is not None and self._last[0] == current.number else None
+        return audit_served(
+            self._workshop,
+            last if last is not None and len(last) else None,
+            attack=attack or RMIA(),
+            references=references,
+            sample=sample,
+            seed=seed,
+        )
+
+    def certify(self, request: str | None = None) -> Certificate:
+        """Issue the certificate of a completed request; by default of the one completed last."""
+        name = request or self._completed_last()
+        found = self.space.book.get(name)
+        if found.state not in (State.COMPLETED, State.CERTIFIED):
+            raise WorkspaceState(
+                f"request {name} is {found.state}: run forget first, a certificate tells what was done"
+            )
+        body = body_for(self.space, found, self.method)
+        certificate = sign(body, self.space.signing)
+        if found.state is State.COMPLETED:
+            self.space.book.advance(name, State.CERTIFIED, details={"certificate": certificate.digest})
+        return certificate
+
+    def _completed_last(self) -> str:
+        with self.space.ledger.snapshot() as snapshot:
+            entry = snapshot.last(f"request.{State.COMPLETED}")
+        if entry is None:
+            raise WorkspaceState("no request is completed: run forget first")
+        return str(entry.body["request"])
+
+    def verify(self, certificate: Certificate | str | Path | None = None) -> None:
+        """Check ledger, requests, files and pointer, and a certificate against them; return nothing or raise."""
+        check_workspace(self.space)
+        if certificate is not None:
+            check_certificate(self.space, certificate)
+
+    def status(self) -> WorkspaceStatus:
+        """Say what is served and what waits."""
+        return status_of(self.space)
+
+    def predict(self, X: Matrix) -> Probabilities:
+        """Return the served model's probabilities; while a forget runs, the model before it goes on answering."""
+        while True:
+            current = self.space.current()
+            if self._served is None or self._served[0] != current.served:
+                try:
+                    self._served = (current.served, self._workshop.load(current.served))
+                except StoreCorrupt:
+                    # Replaced and deleted between looking and loading: look again.
+                    if self.space.current().served != current.served:
+                        continue
+                    raise
+            return self._served[1].predict_proba(X)
+
+    def recover(self) -> Recovered:
+        """Bring the workspace back to a whole state after a crash."""
+        with WorkspaceLock(self.space.folder / "lock", doing="recover"):
+            return self.space.recover()
+
+    def close(self) -> None:
+        """Let go of the database and of what is in memory."""
+        self._last = self._served = None
+        self.space.close()

@@ -1,0 +1,177 @@
+"""The table of erasure requests: an index over their events, so that questions about many are answered at once.
+
+It holds nothing that the events do not tell. :class:`~eupg.manage.requests.RequestBook` writes it in the same
+transaction as the events, compares it with them, and makes it again from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import date
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    MetaData,
+    Row,
+    Table,
+    Text,
+    bindparam,
+    case,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
+
+from eupg.errors import LedgerCorrupt
+from eupg.manage.request_states import OPEN, Receipt, Request, State
+
+REQUESTS = Table(
+    "requests",
+    MetaData(),
+    Column("id", Text, primary_key=True),
+    *(Column(name, Text) for name in ("unit", "digest", "channel", "state")),
+    *(Column(name, Boolean) for name in ("verified", "extended")),
+    *(Column(name, Text) for name in ("received_at", "due", "reason")),
+    *(Column(name, BigInteger) for name in ("first", "last")),
+)
+_NAMES = tuple(field.name for field in fields(Request))
+_CHANGING = ("state", "verified", "extended", "due", "reason", "last")
+_UPDATE = (
+    update(REQUESTS).where(REQUESTS.c.id == bindparam("key")).values({name: bindparam(name) for name in _CHANGING})
+)
+# Databases take a limited number of values in one question.
+_AT_ONCE = 5000
+
+
+@dataclass(frozen=True)
+class Status:
+    """How many requests there are, and how urgent they are.
+
+    Parameters
+    ----------
+    counts
+        Number of requests in each state.
+    open
+        How many still wait for an answer.
+    overdue
+        How many of these should have been answered before today.
+    next_due
+        The first day, from today on, by which an open request must be answered.
+    """
+
+    counts: Mapping[State, int]
+    open: int
+    overdue: int
+    next_due: date | None
+
+
+def is_open() -> ColumnElement[bool]:
+    """Select requests that still wait for an answer."""
+    # Written out, not bound: so the database can use its index over open requests.
+    return REQUESTS.c.state.in_([bindparam(None, state.value, literal_execute=True) for state in OPEN])
+
+
+def is_overdue(today: date) -> ColumnElement[bool]:
+    """Select requests that should have been answered before this day."""
+    return is_open() & (REQUESTS.c.due < today.isoformat())
+
+
+def select_requests(connection: Connection, *where: ColumnElement[bool]) -> list[Request]:
+    """Return requests, those first that are due first."""
+    rows = connection.execute(select(REQUESTS).where(*where).order_by(REQUESTS.c.due, REQUESTS.c.first))
+    return [_request(row) for row in rows]
+
+
+def by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Request]:
+    """Return those of the named requests that exist."""
+    found: dict[str, Request] = {}
+    for part in _parts(list(dict.fromkeys(ids))):
+        found |= {request.id: request for request in select_requests(connection, REQUESTS.c.id.in_(part))}
+    return found
+
+
+def open_for(connection: Connection, receipts: Sequence[Receipt]) -> dict[tuple[str, str], Request]:
+    """Return the open requests for the same persons and records, by unit and digest."""
+    found: dict[tuple[str, str], Request] = {}
+    for unit in {receipt.unit for receipt in receipts}:
+        digests = dict.fromkeys(receipt.digest for receipt in receipts if receipt.unit == unit)
+        for part in _parts(list(digests)):
+            asked = REQUESTS.c.unit == unit, REQUESTS.c.digest.in_(part), is_open()
+            found |= {(unit, request.digest): request for request in select_requests(connection, *asked)}
+    return found
+
+
+def count_requests(connection: Connection, today: date) -> Status:
+    """Count requests by state, and see how urgent the open ones are."""
+    day, due, state = today.isoformat(), REQUESTS.c.due, REQUESTS.c.state
+    late = func.sum(case((due < day, 1), else_=0)).label("late")
+    following = func.min(case((due >= day, due))).label("following")
+    rows = connection.execute(select(state, func.count().label("all"), late, following).group_by(state))
+    counts, overdue, days = dict.fromkeys(State, 0), 0, []
+    for name, number, behind, ahead in rows:
+        counts[State(name)] = number
+        if State(name).is_open:
+            overdue += int(behind)
+            days += [date.fromisoformat(ahead)] if ahead else []
+    waiting = sum(number for state, number in counts.items() if state.is_open)
+    return Status(counts, waiting, overdue, min(days, default=None))
+
+
+def add(connection: Connection, requests: Iterable[Request]) -> None:
+    """Note new requests."""
+    rows = [_row(request) for request in requests]
+    if rows:
+        connection.execute(insert(REQUESTS), rows)
+
+
+def change(connection: Connection, requests: Iterable[Request]) -> None:
+    """Note where known requests stand now."""
+    rows = [{"key": request.id} | {name: _row(request)[name] for name in _CHANGING} for request in requests]
+    if rows:
+        connection.execute(_UPDATE, rows)
+
+
+def clear(connection: Connection) -> None:
+    """Empty the index."""
+    connection.execute(delete(REQUESTS))
+
+
+def compare(connection: Connection, told: Mapping[str, Request]) -> None:
+    """Raise at the first request on which the index and the events disagree."""
+    noted = {row.id: row for row in connection.execute(select(REQUESTS))}
+    mend = "the events are right: rebuild() makes the index again from them"
+    for name, request in told.items():
+        if name not in noted:
+            raise LedgerCorrupt(f"request {name} is missing from the index, its events tell of it; {mend}")
+        for column, value in _row(request).items():
+            if (found := getattr(noted[name], column)) != value:
+                what = f"the index says {column} is {found!r}, its events say {value!r} (latest: entry {request.last})"
+                raise LedgerCorrupt(f"request {name}: {what}; {mend}")
+    for name in noted.keys() - told.keys():
+        raise LedgerCorrupt(f"request {name} stands in the index, but no event tells of it; {mend}")
+
+
+def _row(request: Request) -> dict[str, Any]:
+    row = {name: getattr(request, name) for name in _NAMES}
+    return row | {"state": request.state.value, "due": request.due.isoformat()}
+
+
+def _request(row: Row[Any]) -> Request:
+    try:
+        values = row._asdict() | {"state": State(row.state), "due": date.fromisoformat(row.due)}
+    except (TypeError, ValueError) as error:
+        raise LedgerCorrupt(f"request {row.id} is damaged in the index ({error}): rebuild() makes it again") from error
+    return Request(**values)
+
+
+def _parts(values: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]

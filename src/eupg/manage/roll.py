@@ -1,0 +1,195 @@
+"""The roll: everyone ever taken in, by keyed digest, with what a claim needs to know after the names are gone.
+
+One row a record, in the order the records were taken in: digest of the record's and of the person's id, whether it is
+held out, the group it had in each release (−1 where it took no part), and whether it is gone. Rows never move, so the
+records that are left are, in their order, the rows that are not gone. Digests say nothing without the workspace's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.data.dataset import Dataset
+from eupg.errors import StoreCorrupt
+from eupg.protect.kanonymity import EffectiveK
+
+Rows = NDArray[np.bool_]
+_SIZE = 16
+_NO_GROUP = -1
+# In a release whose mechanism has no groups, everybody who took part shares this one.
+_ONE_GROUP = 0
+
+
+def person_digest(key: bytes, name: str) -> str:
+    """Return the keyed digest of a person's id."""
+    return _digests(key, b"eupg person", [name])[0].hex()
+
+
+def record_digest(key: bytes, name: str) -> str:
+    """Return the keyed digest of a record's id; a person of the same name has another."""
+    return _digests(key, b"eupg record", [name])[0].hex()
+
+
+def _digests(key: bytes, purpose: bytes, names: Iterable[str]) -> list[bytes]:
+    start = hashlib.blake2b(key=key, digest_size=_SIZE, person=purpose)
+    found = []
+    for name in names:
+        one = start.copy()
+        one.update(name.encode())
+        found.append(one.digest())
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class Roll:
+    """Who was taken in.
+
+    Parameters
+    ----------
+    records, people
+        Digests, 16 bytes each.
+    held_out
+        Rows that no model ever sees.
+    gone
+        Rows that were forgotten.
+    groups
+        One row a release: the group of each record in it, or −1.
+    """
+
+    records: NDArray[np.void]
+    people: NDArray[np.void]
+    held_out: Rows
+    gone: Rows
+    groups: NDArray[np.int32]
+
+    @classmethod
+    def empty(cls) -> Roll:
+        """Return a roll of nobody."""
+        none = np.empty(0, dtype=f"V{_SIZE}")
+        return cls(none, none, np.empty(0, bool), np.empty(0, bool), np.empty((0, 0), np.int32))
+
+    def plus(self, data: Dataset, key: bytes, *, held_out: bool) -> Roll:
+        """Return the roll with further records at its end."""
+        people, place = np.unique(data.subjects, return_inverse=True)
+        whose = _array(_digests(key, b"eupg person", people.tolist()))[place]
+        names = _array(_digests(key, b"eupg record", data.ids.tolist()))
+        more = np.full((len(self.groups), len(data)), _NO_GROUP, np.int32)
+        return Roll(
+            np.concatenate([self.records, names]),
+            np.concatenate([self.people, whose]),
+            np.concatenate([self.held_out, np.full(len(data), held_out)]),
+            np.concatenate([self.gone, np.zeros(len(data), bool)]),
+            np.concatenate([self.groups, more], axis=1),
+        )
+
+    def released(self, groups: NDArray[np.integer] | None) -> Roll:
+        """Return the roll after a release of all records in training, with their groups if the mechanism has any."""
+        row = np.full((1, len(self.records)), _NO_GROUP, np.int32)
+        row[0, self.training] = _ONE_GROUP if groups is None else groups
+        return replace(self, groups=np.concatenate([self.groups, row]))
+
+    @property
+    def training(self) -> Rows:
+        """Rows that the model is trained on."""
+        return ~self.held_out & ~self.gone
+
+    def of_person(self, digest: str) -> Rows:
+        """Return the rows of one person, gone or not."""
+        return np.asarray(self.people == _one(digest))
+
+    def of_record(self, digest: str) -> Rows:
+        """Return the row of one record, gone or not."""
+        return np.asarray(self.records == _one(digest))
+
+    def without(self, rows: Rows) -> Roll:
+        """Return the roll with these rows gone."""
+        return replace(self, gone=self.gone | rows)
+
+    def part(self, rows: Rows, *, held_out: bool) -> Rows:
+        """Return, for the records that are left in training (or held out), in their order, whether they are chosen."""
+        return np.asarray(rows[(self.held_out == held_out) & ~self.gone])
+
+    def standing(self, rows: Rows) -> Standing:
+        """Return what claims need to know once these rows are gone too."""
+        _, person = np.unique(self.people, return_inverse=True)
+        took_part = self.groups != _NO_GROUP
+        before = np.stack([np.bincount(person, took & self.gone)[person] for took in took_part])
+        gone = self.gone | rows
+        mates = np.stack([_people(groups, person, gone & (groups != _NO_GROUP)) for groups in self.groups])
+        return Standing(took_part, before.astype(np.int64), mates)
+
+    def to_bytes(self) -> bytes:
+        """Return the roll as NumPy's archive, without anything that could run."""
+        file = io.BytesIO()
+        np.savez(
+            file,
+            records=self.records,
+            people=self.people,
+            held_out=self.held_out,
+            gone=self.gone,
+            groups=self.groups,
+        )
+        return file.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Roll:
+        """Read a roll back."""
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as found:
+                return cls(**{name: found[name] for name in ("records", "people", "held_out", "gone", "groups")})
+        except (ValueError, KeyError, OSError, EOFError) as error:
+            raise StoreCorrupt(f"the roll of records cannot be read ({error}): restore it from a backup") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Standing:
+    """How the records stand, release by release (first axis) and row by row.
+
+    Parameters
+    ----------
+    took_part
+        Whether the record was in the release.
+    before
+        How many records of the same person in the release were forgotten earlier.
+    mates
+        How many forgotten people the record's group holds, its own among them.
+    """
+
+    took_part: NDArray[np.bool_]
+    before: NDArray[np.int64]
+    mates: NDArray[np.int64]
+
+    def touched(self, rows: NDArray[np.intp], release: int) -> int:
+        """Count the records of one person behind a release: these, and those forgotten before."""
+        return int(self.took_part[release, rows].sum() + self.before[release, rows].max(initial=0))
+
+    def hides_among(self, rows: NDArray[np.intp], release: int) -> EffectiveK | None:
+        """Return among how many forgotten people these records hide in their groups."""
+        each = self.mates[release, rows][self.took_part[release, rows]]
+        if not len(each):
+            return None
+        return EffectiveK(int(each.min()), float(np.median(each)), float((each == 1).mean()))
+
+
+def _people(groups: NDArray[np.int32], person: NDArray[np.intp], gone: Rows) -> NDArray[np.int64]:
+    """Count, for each row, the distinct people gone from its group; 0 where the group lost nobody."""
+    pairs = np.unique(np.stack([groups[gone].astype(np.int64), person[gone].astype(np.int64)]), axis=1)
+    names, counts = np.unique(pairs[0], return_counts=True)
+    if not len(names):
+        return np.zeros(len(groups), np.int64)
+    place = np.minimum(np.searchsorted(names, groups), len(names) - 1)
+    return np.where(names[place] == groups, counts[place], 0)
+
+
+def _array(digests: list[bytes]) -> NDArray[np.void]:
+    return np.frombuffer(b"".join(digests), dtype=f"V{_SIZE}")
+
+
+def _one(digest: str) -> np.void:
+    return np.frombuffer(bytes.fromhex(digest), dtype=f"V{_SIZE}")[0]  # type: ignore[no-any-return]

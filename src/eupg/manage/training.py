@@ -1,0 +1,84 @@
+"""Protect and pretrain for a workspace: a release is made, a base model comes of it, and the release is given up.
+
+Only the release's digest is kept. A k-anonymous release holds every single value of everyone in it; nothing needs it
+once the base model is trained, so there is nothing to keep safe.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.data.dataset import Dataset
+from eupg.errors import DataError, ParameterError, PrivacyError
+from eupg.forget.eupg import EUPG
+from eupg.learn.learner import Model
+from eupg.manage.current import Release
+from eupg.protect.guarantee import KAnonymous, NoGuarantee
+from eupg.protect.kanonymity import constant_share
+from eupg.rng import Randomness
+
+T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Runs one step and shows that it runs."""
+
+    def __call__(self, step: str, work: Callable[[], T], /) -> T:
+        """Do the work and return its result."""
+
+
+def unwatched(step: str, work: Callable[[], T], /) -> T:
+    """Do the work and show nothing."""
+    del step
+    return work()
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """A base model, the release it comes from, and the groups of that release where it has groups."""
+
+    model: Model
+    release: Release
+    groups: NDArray[np.int64] | None
+
+
+def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Base:
+    """Protect the records and train the base model on the release alone."""
+    if not len(data):
+        raise DataError("there is no record to train on: bring at least one")
+    promised = method.mechanism.guarantee(data.schema)
+    if isinstance(promised, NoGuarantee):
+        raise PrivacyError(
+            f"{method.mechanism!r} claims nothing, so nothing could be certified: use one with a guarantee"
+        )
+    release = watch("protect", lambda: method.mechanism.protect(data, rng.stage("protect")))
+    grouped: Callable[[Dataset], NDArray[np.int64]] | None = getattr(method.mechanism, "groups", None)
+    groups = grouped(data) if grouped is not None else None
+    digest = hashlib.sha256(np.ascontiguousarray(release.X).tobytes() + np.ascontiguousarray(release.y).tobytes())
+    model = watch(
+        "pretrain",
+        lambda: method.learner.fit(release, effort=method.pretrain, rng=rng.stage("pretrain").generator()),
+    )
+    claim = release.guarantee
+    about = Release(
+        digest=digest.hexdigest(),
+        claim=claim.to_json(),
+        k=claim.k if isinstance(claim, KAnonymous) else None,
+        constant={} if groups is None else constant_share(data, groups),
+    )
+    return Base(model, about, groups)
+
+
+def split_people(data: Dataset, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw the people to hold out, whatever their values; True where a record is theirs."""
+    if not 0 <= share < 1:
+        raise ParameterError(f"hold_out is a share of people from 0 to below 1, got {share!r}")
+    people = np.unique(data.subjects)
+    chosen = rng.permutation(people)[: int(share * len(people))]
+    return np.isin(data.subjects, chosen)

@@ -1,0 +1,270 @@
+"""A workspace on disk: where its files lie, and how a change becomes whole again after a crash.
+
+Every change follows one order. New files are written beside the live ones. The pointer ``current.json`` is replaced:
+that is the change. Then :meth:`Workspace.settle` deletes what the pointer gave up, checks that it is gone, and writes
+the pointer's events and answers into the ledger, in one transaction. A crash before the pointer leaves stray files; a
+crash after it leaves work that ``settle`` repeats. :meth:`Workspace.recover` does both.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from eupg.certify.keys import SigningKey, digest_key
+from eupg.data.schema import Schema
+from eupg.errors import StorageError, WorkspaceDamaged, WorkspaceState
+from eupg.manage.atomic import make_folder, remove_files, remove_partials, write_atomically
+from eupg.manage.current import Current
+from eupg.manage.events import Entry, Json
+from eupg.manage.killpoint import checkpoint
+from eupg.manage.ledger import Ledger, utc_now
+from eupg.manage.lock import WorkspaceLock
+from eupg.manage.records import RecordFiles
+from eupg.manage.request_states import State, Step
+from eupg.manage.requests import RequestBook
+from eupg.manage.roll import Roll
+from eupg.manage.store import Deleted, Store
+from eupg.manage.transaction import Clock
+
+_SETTLED = "current"
+# Long enough for a look at the status, too short to queue behind a training.
+_PATIENCE_S = 2.0
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What a recovery did: stray files deleted, whether an interrupted change was completed, and who waits again."""
+
+    deleted: tuple[Deleted, ...]
+    settled: bool
+    waiting: tuple[str, ...]
+
+
+class Workspace:
+    """The folder of one model: records, models, ledger and keys.
+
+    Parameters
+    ----------
+    folder
+        Made if it is not there, for its owner alone.
+    ledger
+        A database URL, where the ledger is not to be a SQLite file in the folder. A password belongs into the
+        database's own configuration (``~/.pgpass``), not here.
+    clock
+        Tells the time.
+    """
+
+    def __init__(self, folder: str | Path, *, ledger: str | None = None, clock: Clock = utc_now) -> None:
+        self.folder = Path(folder)
+        make_folder(self.folder)
+        settings = self._settings
+        self._url = ledger or settings.get("ledger") or str(self.folder / "ledger.db")
+        self._own_ledger = ledger is not None and ledger != settings.get("ledger")
+        self._clock = clock
+
+    @cached_property
+    def key(self) -> bytes:
+        """The secret of keyed digests."""
+        return digest_key(self.folder / "keys" / "digest.key")
+
+    @cached_property
+    def signing(self) -> SigningKey:
+        """The key certificates are signed with."""
+        return SigningKey.create_or_load(self.folder / "keys" / "signing.key")
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The ledger."""
+        return Ledger(self._url, clock=self._clock)
+
+    @cached_property
+    def book(self) -> RequestBook:
+        """The requests in the ledger."""
+        return RequestBook(self.ledger)
+
+    @cached_property
+    def store(self) -> Store:
+        """Model files and the roll."""
+        return Store(self.folder / "store")
+
+    @cached_property
+    def scratch(self) -> Path:
+        """Where learners save a model before the store takes it."""
+        make_folder(self.folder / "scratch")
+        return self.folder / "scratch"
+
+    @cached_property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+        return Schema.from_toml(str(self._known()["schema"]))
+
+    @cached_property
+    def records(self) -> RecordFiles:
+        """The records."""
+        return RecordFiles(self.folder / "records", self.schema)
+
+    @property
+    def method(self) -> Json:
+        """The description of the method, as it was agreed at the start."""
+        found: Json = json.loads(self._known()["method"])
+        return found
+
+    def agree(self, schema: Schema, method: Json) -> None:
+        """Write down, once, what the workspace is about."""
+        content = {"format": "eupg-workspace-1", "method": json.dumps(method), "schema": schema.to_toml()}
+        if self._own_ledger:
+            content["ledger"] = self._url
+        write_atomically(self.folder / "workspace.toml", tomli_w.dumps(content, multiline_strings=True).encode())
+        for name in ("schema", "records"):
+            self.__dict__.pop(name, None)
+
+    @contextmanager
+    def changing(self, doing: str) -> Iterator[None]:
+        """Hold the lock while something changes, and begin from a whole state."""
+        with WorkspaceLock(self.folder / "lock", doing=doing, timeout_s=_PATIENCE_S):
+            self.recover()
+            yield
+
+    def current(self) -> Current:
+        """Return what is live."""
+        found = self._pointer()
+        if found is None:
+            raise WorkspaceState(f"{self.folder} holds no trained model: run train first")
+        return Current.from_bytes(found)
+
+    @property
+    def trained(self) -> bool:
+        """Whether there is a model."""
+        return self._pointer() is not None
+
+    def roll(self, current: Current) -> Roll:
+        """Return the roll of everyone taken in."""
+        return Roll.from_bytes(self.store.read(current.roll))
+
+    def switch(self, new: Current) -> None:
+        """Replace the pointer, then settle what follows from it."""
+        checkpoint("before the pointer")
+        write_atomically(self.folder / "current.json", new.to_bytes())
+        self.settle(new)
+
+    def settle(self, current: Current) -> None:
+        """Delete what the pointer gave up, check that it is gone, and bring the ledger up to date; can be repeated."""
+        gone = {True: self.records.files, False: self.store}
+        for given in current.given_up:
+            if given.digest in gone[given.records]:
+                gone[given.records].delete(given.digest)
+        checkpoint("before the ledger follows")
+        with self.ledger.transaction() as transaction:
+            if current.number <= self._settled():
+                return
+            change: dict[str, Json] = {"change": current.number}
+            transaction.append_many((event.kind, {**event.body, **change}) for event in current.events)
+            transaction.append_many(
+                ("delete", {"what": given.what, "digest": given.digest, **change}) for given in current.given_up
+            )
+            self.book.advance_many(
+                Step(a.request, State.COMPLETED, None, {**a.details, **change}) for a in current.answered
+            )
+            transaction.append_many([(_SETTLED, {**change, "digest": _digest(current.to_bytes())})])
+        checkpoint("after the ledger followed")
+
+    def recover(self) -> Recovered:
+        """Bring the workspace back to a whole state after a crash; changes nothing in a whole one. Holds no lock."""
+        remove_partials(self.folder)
+        pointer = self._pointer()
+        stray = self._clean_scratch()
+        if pointer is None:
+            return Recovered(self._collect(set(), set(), stray), False, self._release_requests())
+        current = Current.from_bytes(pointer)
+        unsettled = current.number > self._settled()
+        if unsettled:
+            self.settle(current)
+        deleted = self._collect(current.live_files, current.live_records, stray)
+        return Recovered(deleted, unsettled, self._release_requests())
+
+    def check_pointer(self) -> None:
+        """Compare the pointer with the ledger's last word about it."""
+        noted, found = self._last_word(), self._pointer()
+        if noted is None and found is None:
+            return
+        if noted is None or found is None or noted.body["digest"] != _digest(found):
+            raise WorkspaceDamaged(
+                "current.json is not what the ledger last noted: it was changed, or a change was interrupted; "
+                "run recover, and if this stays, restore it from a backup"
+            )
+
+    def close(self) -> None:
+        """Let go of the database."""
+        if "ledger" in self.__dict__:
+            self.ledger.close()
+
+    def _collect(self, files: set[str], records: set[str], stray: tuple[Deleted, ...]) -> tuple[Deleted, ...]:
+        """Delete whatever nothing points at, and note it."""
+        found = [*stray, *self.store.collect(files)]
+        if (self.folder / "records").is_dir():
+            found += Store(self.folder / "records").collect(records)
+        if found:
+            self.ledger.append_many([("delete", {"what": "unfinished file", "digest": d.digest}) for d in found])
+        return tuple(found)
+
+    def _release_requests(self) -> tuple[str, ...]:
+        """Let requests that were being processed wait again: whoever did it is gone."""
+        stuck = [r.id for r in self.book.open_requests() if r.state is State.PROCESSING]
+        self.book.advance_many(Step(name, State.FAILED, "interrupted before it was done") for name in stuck)
+        return tuple(stuck)
+
+    def _clean_scratch(self) -> tuple[Deleted, ...]:
+        names = [p.name for p in self.scratch.iterdir()]
+        sizes = tuple(
+            Deleted(_digest((self.scratch / n).read_bytes()), (self.scratch / n).stat().st_size) for n in names
+        )
+        remove_files(self.scratch, names)
+        return sizes
+
+    def _settled(self) -> int:
+        noted = self._last_word()
+        return 0 if noted is None else int(str(noted.body["change"]))
+
+    def _last_word(self) -> Entry | None:
+        with self.ledger.snapshot() as snapshot:
+            return snapshot.last(_SETTLED)
+
+    def _pointer(self) -> bytes | None:
+        return _read(self.folder / "current.json")
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        content = _read(self.folder / "workspace.toml")
+        try:
+            return tomllib.loads(content.decode()) if content is not None else {}
+        except ValueError as error:
+            raise WorkspaceDamaged(f"workspace.toml cannot be read ({error}): restore it from a backup") from error
+
+    def _known(self) -> dict[str, Any]:
+        settings = self._settings
+        if "schema" not in settings or "method" not in settings:
+            raise WorkspaceState(f"{self.folder} is no workspace yet: run train first")
+        return settings
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}): check the disk and its permissions") from error
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

@@ -1,0 +1,263 @@
+"""Certificates: what they must say, what they refuse to say, and that they come back from a file as they were."""
+
+import dataclasses
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certify import sample
+from eupg.audit.duplicates import near_duplicates
+from eupg.audit.loss import LossAttack
+from eupg.audit.report import report
+from eupg.certify.body import Body, LedgerHead
+from eupg.certify.certificate import Certificate, sign
+from eupg.certify.claimed import SEEDED, Claimed
+from eupg.certify.measured import Kind, Measurement
+from eupg.certify.verify import verify
+from eupg.certify.wording import EARLIER_MODELS
+from eupg.errors import CertificateInvalid, CertificateRefused, ParameterError, PrivacyError
+from eupg.protect.guarantee import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous, NoGuarantee
+from people import people
+
+CLAIMS = {"linking": sample.LINKING, "private": sample.PRIVATE, "exact": sample.EXACT}
+
+
+@pytest.fixture(params=CLAIMS.values(), ids=CLAIMS)
+def certificate(request):
+    return sample.certificate(request.param)
+
+
+def claimed(guarantee, **options) -> Claimed:
+    return Claimed.of(guarantee.to_json(), guarantee.sentence(), never_seen_raw=False, **options)
+
+
+def test_certificate_comes_back_from_its_file(certificate, tmp_path):
+    certificate.save(tmp_path / "certificate.json")
+    again = Certificate.load(tmp_path / "certificate.json")
+    assert again == certificate
+    assert str(again) == str(certificate)
+    assert Certificate.from_json(json.loads(json.dumps(certificate.to_json()))) == certificate
+    assert [p.name for p in tmp_path.iterdir()] == ["certificate.json"]
+
+
+def test_missing_file_is_named(tmp_path):
+    with pytest.raises(CertificateInvalid, match=r"nowhere\.json: cannot be read \(No such file"):
+        Certificate.load(tmp_path / "nowhere.json")
+
+
+def test_claim_says_what_the_guarantee_says():
+    found = sample.certificate(sample.PRIVATE).body.claimed
+    assert (found.claim.epsilon, found.claim.records, found.unit) == (3.0, 3, "record")
+    assert found.neighbours == "one unit's values replaced by any others"
+    assert (found.claim.covers, found.claim.leaves_open) == (sample.FEATURES, (sample.LABEL,))
+    assert found.claim.to_json() == sample.PRIVATE.to_json()
+    assert "person-level ε = 3 (3 records together)" in str(sample.certificate(sample.PRIVATE))
+
+
+@given(
+    st.builds(KAnonymous, k=st.integers(50, 99), records=st.integers(1, 49), covers=st.tuples(st.text()))
+    | st.builds(DifferentiallyPrivate, epsilon=st.floats(0, 1e6), delta=st.floats(0, 0.5))
+    | st.builds(CertifiedUnlearning, epsilon=st.floats(0, 1e6), delta=st.floats(0, 0.5))
+    | st.builds(Exact, caveats=st.tuples(st.just("bounds were read from the data"))),
+)  # fmt: skip
+def test_every_claim_that_says_something_can_be_certified(guarantee):
+    found = sample.certificate(guarantee)
+    verify(found, key=sample.key().public)
+    assert Certificate.from_bytes(found.to_bytes()) == found
+
+
+def test_nothing_claimed_is_refused_with_the_reason():
+    with pytest.raises(CertificateRefused, match="the records were used as they are"):
+        claimed(NoGuarantee())
+    assert issubclass(CertificateRefused, PrivacyError)
+
+
+@pytest.mark.parametrize(
+    "empty",
+    [
+        CertifiedUnlearning(epsilon=1, delta=1),
+        KAnonymous(k=3).for_person(3),
+        KAnonymous(k=3, records=9),
+        DifferentiallyPrivate(epsilon=1, delta=1),
+    ],
+)
+def test_claim_whose_numbers_say_nothing_is_refused(empty):
+    with pytest.raises(CertificateRefused, match="says nothing"):
+        claimed(empty)
+
+
+def test_unknown_notion_is_refused():
+    with pytest.raises(ParameterError, match=r"expected the notion exact, .* found 'trust us'"):
+        Claimed.of(sample.EXACT.to_json() | {"notion": "trust us"}, "Trust us.", never_seen_raw=False)
+
+
+@pytest.mark.parametrize("guarantee", [*CLAIMS.values(), dataclasses.replace(sample.LINKING, seeded=True)])
+def test_seeded_run_says_so_in_claim_assumptions_and_print(guarantee):
+    found = sample.certificate(guarantee, seeded=True)
+    assert found.body.claimed.sentence.count("Reproducible run, not private") == 1
+    assert "Reproducible run, not private" in found.body.assumed[0]
+    assert "REPRODUCIBLE RUN, NOT PRIVATE" in str(found)
+    assert "secret" not in " ".join(found.body.assumed)
+
+
+def test_seeded_run_cannot_keep_silent():
+    with pytest.raises(CertificateRefused, match="a seeded run has to say"):
+        sample.body(seeded=True, claimed=claimed(sample.LINKING))
+    loud = sample.body(seeded=True)
+    with pytest.raises(CertificateRefused, match="a seeded run has to say"):
+        dataclasses.replace(loud, assumed=tuple(a for a in loud.assumed if a != SEEDED))
+
+
+def test_earlier_models_are_always_said_to_be_uncovered():
+    body = sample.body()
+    assert EARLIER_MODELS in body.not_covered
+    with pytest.raises(CertificateRefused, match="Earlier versions of the model"):
+        dataclasses.replace(body, not_covered=("Nothing else.",))
+
+
+@pytest.mark.parametrize("kind", [Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS, Kind.NEAR_DUPLICATES])
+def test_gap_in_the_measurements_has_to_be_named(kind):
+    rest = [m for m in sample.measures(sample.LINKING) if m.kind is not kind]
+    with pytest.raises(CertificateRefused, match=f"a word about {kind}"):
+        sample.body(measured=rest)
+    told = sample.body(measured=[*rest, Measurement.missing(kind, "the groups are gone")])
+    assert "Not measured: the groups are gone." in told.measurement(kind).sentence
+
+
+def test_effective_k_that_was_not_measured_counts_as_one():
+    assert "Take the effective k to be 1." in Measurement.missing(Kind.EFFECTIVE_K, "too late").result
+
+
+def test_claim_on_a_protected_copy_needs_its_digest():
+    without = dataclasses.replace(sample.body().provenance, release=None)
+    with pytest.raises(CertificateRefused, match="needs the digests"):
+        sample.body(provenance=without)
+    sample.body(sample.EXACT, provenance=without)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id": "maria.meier@example.org"}, {"digest": "Maria Meier"}, {"digest": "125024"}, {"received": "Maria Meier"}],
+)
+def test_personal_value_in_place_of_a_digest_is_refused_and_not_repeated(change):
+    with pytest.raises(ParameterError) as found:
+        sample.request(**change)
+    assert "aria" not in str(found.value)
+    assert "125024" not in str(found.value)
+
+
+@pytest.mark.parametrize("name", ["scores", "ids", "mask", "subjects", "distances"])
+def test_numbers_about_single_records_are_refused(name):
+    with pytest.raises(ParameterError, match=f"found {name}"):
+        Measurement.of(Kind.OTHER, "result", "sentence", {"deep": [{name: [1, 2]}]})
+
+
+def test_reports_of_the_audit_are_taken_as_they_are():
+    data = people(60)
+    chosen = data.where(data.ids[:5])
+    twins = near_duplicates(data.select(chosen), data.select(~chosen))
+    audit = report(data.X[:, 0], chosen, attack=LossAttack())
+    measured = [
+        Measurement.near_duplicates(twins.to_json(), twins.sentence()),
+        Measurement.audit(audit.to_json(), audit.sentence()),
+    ]
+    found = sample.certificate(sample.EXACT, measured=measured)
+    assert "of 5 erased records" in str(found)
+    assert f"AUC {audit.auc:.1f} %" in found.body.measured[1].result
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"records_erased": 0}, "expected at least 1"),
+        ({"records_erased": True}, "expected int, found bool"),
+        ({"records_erased": "3"}, "expected int, found str"),
+        ({"unit": "household"}, "expected one of record, person"),
+        ({"completed": "2025-02-03T16:45:12+02:00"}, "moment in UTC"),
+        ({"identity_verified": 1}, "expected bool, found int"),
+    ],
+)
+def test_field_of_another_kind_is_refused(change, message):
+    with pytest.raises(ParameterError, match=message):
+        sample.request(**change)
+
+
+@pytest.mark.parametrize(
+    ("completed", "due", "expected"),
+    [
+        ("2025-02-28T23:59:59Z", "2025-02-28", True), ("2025-03-01T00:00:00Z", "2025-02-28", False),
+        ("2025-02-28T09:30:00Z", "2025-02-28T09:30:00+00:00", True),
+        ("2025-02-28T09:30:00.000001+00:00", "2025-02-28T09:30:00Z", False),
+    ],
+)  # fmt: skip
+def test_due_day_ends_with_the_day(completed, due, expected):
+    request = sample.request(completed=completed, due=due)
+    assert request.in_time is expected
+    assert ("LATE" in str(sample.certificate(request=request))) is not expected
+
+
+def test_body_changed_after_it_was_built_is_not_signed():
+    body = sample.body()
+    body.method.parameters["surprise"] = {1, 2}
+    with pytest.raises(ParameterError, match="found set"):
+        sign(body, sample.key())
+
+
+@pytest.mark.parametrize("build", [sample.certificate, sample.crowded])
+def test_print_fits_a_terminal(build):
+    lines = str(build()).splitlines()
+    assert len(lines) <= 40
+    assert max(map(len, lines)) <= 100
+
+
+def test_print_tells_what_matters():
+    text = " ".join(str(sample.certificate()).split())
+    for words in (
+        "to forget one person", "3 records erased", "at most 3/30", "effective k: minimum 1", "visits", "AUC 52.4 %",
+        "Earlier versions of the model", "gender in 94%", "bounds of income", "entry 42", sample.key().id,
+    ):  # fmt: skip
+        assert words in text
+
+
+def test_terminal_is_not_steered_by_a_text():
+    nasty = Measurement.of(Kind.OTHER, "\x1b[2Jall is \u202ewell\x07", "sentence", {})
+    text = str(sample.certificate(sample.EXACT, measured=[nasty, *sample.measures(sample.EXACT)]))
+    assert not set("\x1b\x07\u202e") & set(text)
+
+
+def test_unknown_and_missing_fields_are_refused_wherever_they_stand():
+    """Every object in the file, down to the last, except those that hold the caller's own numbers."""
+    whole = sample.certificate(sample.PRIVATE).to_json()
+    free = {"parameters", "numbers", "libraries", "digests"}
+    places = list(_objects(whole, (), free))
+    assert len(places) > 10
+    for place in places:
+        for change in (lambda o: o.update(extra="hidden"), lambda o: o.pop(min(o))):
+            copy = json.loads(json.dumps(whole))
+            target = copy
+            for step in place:
+                target = target[step]
+            change(target)
+            with pytest.raises(CertificateInvalid, match=r"expected"):
+                Certificate.from_json(copy)
+
+
+def _objects(value, place, free):
+    if isinstance(value, dict) and (not place or place[-1] not in free):
+        yield place
+        for name, inner in value.items():
+            yield from _objects(inner, (*place, name), free)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _objects(inner, (*place, i), free)
+
+
+def test_body_reads_back_equal(certificate):
+    assert Body.from_json(certificate.body.to_json()) == certificate.body
+
+
+def test_ledger_head_needs_a_digest():
+    with pytest.raises(ParameterError, match=r"LedgerHead\.digest: expected a SHA-256 digest"):
+        LedgerHead(number=1, digest="latest")

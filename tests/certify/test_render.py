@@ -1,0 +1,164 @@
+"""The page: plain words first, nothing that runs or loads, every text escaped, one sheet of A4."""
+
+import dataclasses
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+
+import pytest
+
+from certify import sample
+from eupg.certify.body import Body, Deletion, Derived
+from eupg.certify.certificate import sign
+from eupg.certify.measured import Kind, Measurement
+from eupg.certify.render import page
+from eupg.errors import CertificateInvalid
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+NASTY = "<script>alert('x')</script> & \"<img src=x onerror=alert(1)>"
+# A page that says everything at its longest, and one made of the widest letters.
+PAGES = {
+    "linking": sample.certificate,
+    "private": lambda: sample.certificate(sample.PRIVATE),
+    "exact": lambda: sample.certificate(sample.EXACT),
+    "crowded": sample.crowded,
+    "few words": lambda: sign(_texts(sample.crowded().body, "several words of prose"), sample.key()),
+    "more words": lambda: sign(_texts(sample.crowded().body, "several words of prose " * 3), sample.key()),
+    "wide": lambda: sign(_texts(sample.crowded().body, "WIDE LETTERS MWMW " * 40), sample.key()),
+    "chinese": lambda: sign(_texts(sample.crowded().body, "删除证书" * 300), sample.key()),
+    "unbroken": lambda: sign(_texts(sample.crowded().body, "x" * 5000), sample.key()),
+}
+
+
+def _texts(body: Body, text: str) -> Body:
+    """Put the text into every field that takes any."""
+    claim = dataclasses.replace(body.claimed.claim, covers=[text], leaves_open=[text], caveats=[text, text])
+    return dataclasses.replace(
+        body,
+        claimed=dataclasses.replace(body.claimed, claim=claim, sentence=f"{text} {body.claimed.sentence}",
+                                    neighbours=text),
+        measured=[Measurement(kind=m.kind, result=text, sentence=text, numbers={text: text, "minimum": text},
+                              does_not_show=text) for m in body.measured],
+        assumed=[*body.assumed[:1], text, text, text, *body.assumed[1:]],
+        not_covered=[text, text, text, *body.not_covered],
+        method=dataclasses.replace(body.method, name=text, mechanism=text, learner=text, parameters={text: text}),
+        deleted=[Deletion(what=text, digest="ab" * 32, at="2025-02-03T16:44:00Z", event=2**53 - 1)] * 9,
+        provenance=dataclasses.replace(body.provenance, eupg=text, python=text, libraries={text: text},
+                                       data_derived=[Derived(what=text, source=text)]),
+    )  # fmt: skip
+
+
+class Tags(HTMLParser):
+    """The tags and attributes a browser would see."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.tags, self.attributes = set(), set()
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+
+def words(text: str) -> str:
+    body = text[text.index("<body ") :]
+    return " ".join(re.sub(r"<[^>]+>", " ", body).split())
+
+
+def test_plain_words_come_before_the_evidence():
+    text = words(page(sample.certificate()))
+    order = ["What was asked", "What was done", "What now holds", "What narrows it", "What it does not mean",
+             "Evidence", "Claimed", "Measured", "Assumed", "Deleted", "Files",
+             "eupg verify FILE --key signing.pub"]  # fmt: skip
+    assert sorted(order, key=text.index) == order
+
+
+def test_page_says_what_was_asked_done_and_found():
+    certificate = sample.certificate()
+    text = words(page(certificate))
+    for said in (
+        "all records of one person", "identity of the person was checked", "3 records erased",
+        "in time, due 2025-02-28", "at most 3 in 30", "Someone who knows every other record can undo this",
+        "visits", "Earlier versions",
+        "AUC 52.4 %", "gender in 94%", "minimum 1", "entry 42", "ef" * 32, certificate.key_id, certificate.digest,
+        "33" * 32, "5a" * 16,
+    ):  # fmt: skip
+        assert said in text, said
+
+
+def test_person_level_epsilon_is_on_the_page():
+    text = words(page(sample.certificate(sample.PRIVATE)))
+    assert "person-level ε = 3" in text
+    assert "more than 20.1 times as likely" in text
+    assert "promises little" not in text
+
+
+def test_large_epsilon_is_called_weak():
+    weak = dataclasses.replace(sample.PRIVATE, epsilon=9.0)
+    assert "A factor this large promises little." in words(page(sample.certificate(weak)))
+
+
+def test_page_says_when_no_attack_was_run():
+    quiet = [m for m in sample.measures(sample.EXACT) if m.kind is not Kind.MEMBERSHIP]
+    assert "none was run on the new model" in words(page(sample.certificate(sample.EXACT, measured=quiet)))
+    assert "none was run" not in words(page(sample.certificate()))
+
+
+def test_seeded_run_is_marked_before_anything_else():
+    assert words(page(sample.certificate(seeded=True))).index("Reproducible run, not private") < 120
+    assert "Reproducible run" not in page(sample.certificate())
+
+
+def test_model_that_never_saw_the_records_is_said_to_stay():
+    body = sample.body()
+    never = dataclasses.replace(body, claimed=dataclasses.replace(body.claimed, never_seen_raw=True))
+    assert "had never been fitted on them directly" in words(page(sign(never, sample.key())))
+
+
+def test_late_erasure_says_so():
+    late = sample.request(completed="2025-03-02T00:00:00Z")
+    assert "late, due 2025-02-28" in words(page(sample.certificate(request=late)))
+
+
+def test_every_text_is_escaped():
+    clean = Tags(page(sample.certificate(seeded=True)))
+    text = page(sign(_texts(sample.body(seeded=True), NASTY), sample.key()))
+    found = Tags(text)
+    assert (found.tags, found.attributes) == (clean.tags, clean.attributes)
+    assert text.count("&lt;script&gt;") > 10
+    assert "<script" not in text
+
+
+def test_page_loads_and_runs_nothing():
+    text = page(sample.certificate())
+    found = Tags(text)
+    assert not found.tags & {"script", "link", "img", "iframe", "object", "embed", "form", "a"}
+    assert not found.attributes & {"src", "href", "style"}
+    assert not re.search(r"https?:|url\(|@import", text)
+
+
+def test_changed_certificate_gets_no_page():
+    forged = dataclasses.replace(sample.certificate(), signature="00" * 64)
+    with pytest.raises(CertificateInvalid):
+        page(forged)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium to print the page")
+@pytest.mark.parametrize("name", PAGES)
+def test_page_prints_on_one_sheet_of_a4(name, tmp_path):
+    (tmp_path / "page.html").write_text(page(PAGES[name]()), encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--disable-gpu", "--no-pdf-header-footer",
+               f"--user-data-dir={tmp_path / 'profile'}", f"--print-to-pdf={tmp_path / 'page.pdf'}",
+               (tmp_path / "page.html").as_uri()]  # fmt: skip
+    if os.geteuid() == 0:
+        # Chromium refuses to sandbox itself for root; the page runs nothing.
+        command.insert(1, "--no-sandbox")
+    subprocess.run(command, capture_output=True, check=True, timeout=60)
+    content = (tmp_path / "page.pdf").read_bytes()
+    sheets = re.findall(rb"/Type\s*/Page\b[^s]", content)
+    (width, height) = map(float, re.search(rb"/MediaBox\s*\[0 0 ([\d.]+) ([\d.]+)\]", content).groups())
+    assert len(sheets) == 1
+    assert (round(width / 72 * 25.4), round(height / 72 * 25.4)) == (210, 297)
