@@ -7,13 +7,14 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SHARED := $(wildcard ../shared/data)
 export EUPG_DATA ?= $(abspath $(SHARED))
 
-.PHONY: demo test lint check bench clean help
+.PHONY: demo test lint check bench soak clean help
 help:
 	@echo "make demo   one person's erasure on real data, with a page of results"
 	@echo "make test   all tests"
 	@echo "make lint   style, types and import rules"
 	@echo "make check  lint and test"
 	@echo "make bench  speed, as ratios against a named peer"
+	@echo "make soak   kill a workspace at thousands of points, and see that nothing is lost"
 
 demo: $(VENV)/.demo
 	$(BIN)/eupg demo
@@ -31,6 +32,9 @@ check: lint test
 
 bench: $(VENV)/.test
 	$(BIN)/python -m benchmarks
+
+soak: $(VENV)/.test
+	OMP_NUM_THREADS=1 EUPG_KILL_POINTS=3000 $(BIN)/python -m pytest tests/e2e/test_crash.py
 
 clean:
 	rm -rf $(VENV) build demo-report .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -76,6 +77,31 @@ def test_demo_figures_are_plausible_and_the_controls_stand_beside(demo):
     assert 67 < figures["base_utility"] < figures["methods"][0]["after"]
     assert figures["claim"]["records"] == figures["records"] == 5
     assert set(figures["seconds"]) == {"protect", "pretrain", "finetune", "forget"}
+
+
+def test_demo_ends_with_a_certificate_that_verifies_offline_and_against_its_workspace(demo):
+    folder, report = demo[0], "demo-report"
+    key = f"{report}/workspace/keys/signing.pub"
+    for options in ((), ("--key", key), ("--key", key, "--workspace", f"{report}/workspace")):
+        verified = eupg("verify", f"{report}/certificate.json", *options, cwd=folder)
+        assert verified.returncode == 0, verified.stdout
+    figures = json.loads(demo[1].stdout)
+    assert figures["certificate"] == json.loads((folder / report / "certificate.json").read_text(encoding="utf-8"))
+    assert CHOICE in figures["certificate"]["body"]["not_covered"]
+    assert "Certificate of erasure" in read((folder / report / "certificate.html").read_text(encoding="utf-8"))
+    assert "1 certified" in eupg("status", "--workspace", f"{report}/workspace", cwd=folder).stdout
+
+
+def test_demo_runs_again_in_the_same_place_and_leaves_other_files_alone(demo, tmp_path):
+    shutil.copytree(demo[0] / "demo-report", tmp_path / "demo-report")
+    assert eupg("demo", "--seed", "7", cwd=tmp_path).returncode == 0
+    mine = tmp_path / "other" / "workspace" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("keep me")
+    refused = eupg("demo", "--out", "other", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert "holds other files" in " ".join(refused.stdout.split())
+    assert mine.exists()
 
 
 def test_same_seed_same_figures(demo, tmp_path):

@@ -34,6 +34,7 @@ def audit(
     others: Dataset | None = None,
     recipe: Recipe | None = None,
     baseline: Model | None = None,
+    baseline_name: str = "retraining",
     name: str = "the audited model",
     seed: int = 0,
     jobs: int | None = None,
@@ -59,6 +60,8 @@ def audit(
         How the model was trained: its EUPG or Retrain object. By default its learner, from scratch, at its effort.
     baseline
         A model that surely does not remember the members, in place of one retrained on ``others``.
+    baseline_name
+        What that model is called in the report.
     name
         What the model is called in the report.
     seed, jobs, store, step
@@ -88,7 +91,7 @@ def audit(
         attack = replace(attack, a=tune_a(_tuning(trained, scored)))
     if baseline is None and others is not None and len(others):
         baseline = (recipe or recipe_of(model)).train(others, Seeded(seed).stage("baseline")).model
-    beside = None if baseline is None else _score(attack, baseline, scored, len(members), trained, "retraining", None)
+    beside = None if baseline is None else _score(attack, baseline, scored, len(members), trained, baseline_name, None)
     return _score(attack, model, scored, len(members), trained, name, beside)
 
 

@@ -19,7 +19,7 @@ def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
     found = [
         "No relation between erased and retained records is known; near-duplicates are counted, relatives are not.",
         "Schema, method and settings were chosen without looking at the records, but for what is listed as read from "
-        "the data.",
+        "the data, or as not covered.",
     ]
     if seeded:
         found.insert(0, SEEDED)

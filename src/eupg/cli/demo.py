@@ -26,6 +26,8 @@ _STAGES = {
     "protect": "protect: permute inside groups of k",
     "pretrain": "pretrain on the release alone",
     "finetune": "finetune on the records, deploy",
+    "verify the certificate": "verify certificate, ledger and files",
+    "time it": "time the forgetting alone, three times",
     "forget": "forget: back to the base model, finetune on what is left",
 }
 
@@ -42,16 +44,21 @@ def add_to(commands: Any) -> None:
 
 
 def _demo(options: argparse.Namespace, console: Console) -> int:
-    from eupg.demo.page import prepare, write_page
+    from eupg.demo.page import CERTIFICATE, CERTIFICATE_PAGE, prepare, write_page
     from eupg.demo.story import tell
 
     rng = Secret() if options.seed is None else Seeded(options.seed)
     prepare(options.out)
     console.print("\n[bold]One person asks to be forgotten.[/] RAND Health Insurance Experiment, real people.\n")
     with steps(console, _STAGES) as watch:
-        story = tell(k=options.k, subject=options.subject, rng=rng, watch=watch)
+        folder = options.out / "workspace"
+        story = tell(k=options.k, subject=options.subject, rng=rng, folder=folder, watch=watch)
         page = watch("write the page", lambda: write_page(story, options.out))
     _print(story, console)
+    console.print(escape(str(story.certificate)), soft_wrap=True)
+    console.print(f"\nVerified certificate: {escape(str(options.out / CERTIFICATE))}")
+    console.print(f"The same to print:    {escape(str(options.out / CERTIFICATE_PAGE))}")
+    console.print(f"The workspace:        eupg status --workspace {escape(str(story.workspace))}")
     console.print(f"Page: {escape(str(page))}\n")
     if options.json:
         sys.stdout.write(json.dumps(_figures(story, page), indent=2) + "\n")
@@ -92,5 +99,7 @@ def _figures(story: Story, page: Path) -> dict[str, object]:
         "base_utility": story.base_utility,
         "seconds": story.seconds,
         "methods": [asdict(m) for m in story.methods],
+        "certificate": story.certificate.to_json(),
+        "workspace": str(story.workspace),
         "page": str(page),
     }

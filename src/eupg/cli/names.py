@@ -16,10 +16,14 @@ from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
+    import argparse
+
     from eupg.learn.learner import Learner
+    from eupg.protect.mechanism import Mechanism
 
 SOURCES = ("rand_hie", "adult", "heart", "credit")
 LEARNERS = ("xgboost", "lightgbm", "mlp", "logistic")
+GUARANTEES = ("kanonymity", "dp")
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,16 @@ def recipe(name: str, table: str = "") -> Recipe:
 
         return Recipe(SklearnLearner(), 20, 5)
     raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
+
+
+def mechanism(options: argparse.Namespace) -> Mechanism:
+    """Return the protection asked for by ``--guarantee`` and its parameters."""
+    from eupg.protect.kanonymity import ProbabilisticKAnonymity
+    from eupg.protect.local_dp import LocalDP
+
+    if options.guarantee == "kanonymity":
+        return ProbabilisticKAnonymity(options.k)
+    return LocalDP(options.epsilon, label_epsilon=options.label_epsilon)
 
 
 def source(name: str) -> Source:

@@ -117,10 +117,13 @@ class Schema:
     @property
     def caveats(self) -> tuple[str, ...]:
         """What a guarantee built on this schema does not cover: facts read from the data."""
+        names: dict[tuple[str, ...], list[str]] = {}
+        for attribute in (*self.features, self.label):
+            names.setdefault(attribute.inferred, []).append(repr(attribute.name))
         return tuple(
-            f"{', '.join(a.inferred)} of {a.name!r} read from the data: the claim does not cover what they reveal"
-            for a in (*self.features, self.label)
-            if a.inferred
+            f"{', '.join(facts)} of {', '.join(whose)} read from the data: the claim does not cover what they reveal"
+            for facts, whose in names.items()
+            if facts
         )
 
     def to_toml(self) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import matplotlib
 import numpy as np
 
+from eupg.certify.render import page as certificate_page
 from eupg.demo.story import CHOICE, Story
 from eupg.errors import ParameterError
 
@@ -22,6 +23,7 @@ matplotlib.use("svg")
 from matplotlib import pyplot as plt
 
 _NAME = "index.html"
+CERTIFICATE, CERTIFICATE_PAGE = "certificate.json", "certificate.html"
 # Okabe and Ito's palette, told apart by colour-blind readers; shapes differ too, for print in grey.
 _BLUE, _ORANGE, _GREEN, _GREY = "#0072B2", "#D55E00", "#009E73", "#7f7f7f"
 _STYLE: Any = {
@@ -58,6 +60,8 @@ def write_page(story: Story, folder: Path) -> Path:
         _row([m.name, f"{m.before:.1f}", f"{m.after:.1f}", f"{m.forget_s:.2f} s", m.passes, m.claim])
         for m in story.methods
     )
+    story.certificate.save(folder / CERTIFICATE)
+    (folder / CERTIFICATE_PAGE).write_text(certificate_page(story.certificate), encoding="utf-8")
     path = folder / _NAME
     path.write_text(
         _PAGE.substitute(
@@ -169,6 +173,8 @@ Experiment). The model predicts whether someone sees a doctor in a year.</p>
 <blockquote>$claim</blockquote>
 <p>Narrower than it sounds: $effective. $constant The label and the retained records are used as they are. Only the new
 model is covered; whoever kept an earlier one can compare. $choice</p>
+<p>Signed and verified: <a href="certificate.html">the certificate as a page</a>, <a href="certificate.json">the signed
+file</a>.</p>
 <h2>Utility, before and after</h2>
 <table><tr><th>Method</th><th>before</th><th>after</th><th>forget</th><th>effort</th><th>claim</th></tr>$rows</table>
 <p>AUC in percent on people who are not in the training data. The base model, which saw protected data only, reaches
@@ -180,7 +186,7 @@ base model, which still knows what the release revealed: that, and no more, is w
 $person
 <h2>Time of each stage</h2>
 $times
-<footer>$made. Forget times are medians of three runs on this machine; compare ratios.</footer>
+<footer>$made. Forget times are medians of three runs on this machine, without the workspace's; compare ratios.</footer>
 </body></html>
 """
 )

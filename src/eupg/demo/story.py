@@ -1,23 +1,27 @@
-"""Run the demonstration: protect → pretrain → finetune → deploy, then one person's erasure, beside its controls."""
+"""Run the demonstration through a workspace, from training to a verified certificate, beside its controls."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 import numpy as np
 
+from eupg.certify.certificate import Certificate
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source, rand_hie
-from eupg.errors import UnknownRecord
+from eupg.errors import ParameterError, UnknownRecord
 from eupg.forget.eupg import EUPG
 from eupg.forget.retrain import Retrain
 from eupg.forget.unlearner import Trained
 from eupg.learn.learner import Learner, Model
 from eupg.learn.xgboost_learner import XGBoostLearner
-from eupg.protect.guarantee import Guarantee
+from eupg.manage.manager import Manager
+from eupg.protect.guarantee import Guarantee, guarantee_from_json
 from eupg.protect.kanonymity import EffectiveK, ProbabilisticKAnonymity, constant_share, effective_k
 from eupg.rng import Randomness
 
@@ -62,6 +66,8 @@ class Story:
     claim: Guarantee
     effective: EffectiveK
     constant: dict[str, float]
+    certificate: Certificate
+    workspace: Path
     base_utility: float = 0.0
     person_base: list[float] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -86,16 +92,15 @@ class Story:
         )
 
 
-def tell(*, k: int, subject: str | None, rng: Randomness, watch: Watch) -> Story:
-    """Run the whole story on the RAND Health Insurance Experiment."""
+def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: Watch) -> Story:
+    """Run the whole story on the RAND Health Insurance Experiment, through a workspace in the folder."""
     source = watch("load", rand_hie)
     # Chosen as CHOICE says; every method below uses the same learner.
     learner, trees, more = XGBoostLearner(max_depth=4, learning_rate=0.1), 100, 20
     mechanism = ProbabilisticKAnonymity(k)
-    method = EUPG(mechanism, learner, pretrain=trees, finetune=more)
     seconds: dict[str, float] = {}
 
-    def timed(stage: str, work: Callable[[], T]) -> T:
+    def timed(stage: str, work: Callable[[], T], /) -> T:
         started = time.perf_counter()
         result = watch(stage, work)
         seconds[stage] = time.perf_counter() - started
@@ -106,9 +111,14 @@ def tell(*, k: int, subject: str | None, rng: Randomness, watch: Watch) -> Story
     retained = data.without(person.ids)
     # The kernel is compiled on first use; that is the machine's time, not the stage's.
     watch("compile", lambda: mechanism.groups(data.select(np.arange(len(data)) < 3 * k)))
-    release = timed("protect", lambda: mechanism.protect(data, rng.stage("protect")))
-    base = timed("pretrain", lambda: learner.fit(release, effort=trees, rng=rng.stage("pretrain").generator()))
-    served = timed("finetune", lambda: method.resume(base, release.guarantee, data, rng))
+    method = EUPG(mechanism, learner, trees, more)
+    manager = Manager(_fresh(folder), method, rng=rng, watch=timed)
+    manager.train(data, hold_out=source.test)
+    base, before = manager.base_model, manager.served_model
+    request = manager.request_erasure(subject=str(person.subjects[0]), channel="demonstration")
+    manager.forget()
+    certificate = manager.certify(request.id, not_covered=[CHOICE])
+    watch("verify the certificate", lambda: manager.verify(certificate))
     story = Story(
         k=k,
         subject=str(person.subjects[0]),
@@ -116,20 +126,34 @@ def tell(*, k: int, subject: str | None, rng: Randomness, watch: Watch) -> Story
         test=source.test,
         person=person,
         seeded=rng.seeded,
-        claim=served.claim_for(person),
+        claim=guarantee_from_json(certificate.body.claimed.claim.to_json()),
         effective=_effective(mechanism, data, person),
         constant=constant_share(data, mechanism.groups(data)),
+        certificate=certificate,
+        workspace=manager.space.folder,
         base_utility=_utility(source, base),
         person_base=_says_yes(base, person),
         seconds=seconds,
     )
-    after, seconds["forget"] = watch("forget", lambda: _median_time(lambda: method.forget(served, retained, rng)))
+    after = manager.served_model
+    manager.close()
+    trained = method.resume(base, method.mechanism.guarantee(data.schema), data, rng)
+    _, seconds["forget"] = watch("time it", lambda: _median_time(lambda: method.forget(trained, retained, rng)))
     story.methods.append(
-        _measured(f"EUPG, k={k}", source, person, served, after, seconds["forget"], f"{more} trees", "k-anonymity")
+        _measured(f"EUPG, k={k}", source, person, before, after, seconds["forget"], f"{more} trees", "k-anonymity")
     )
-    for name, effort in (("Retrain", trees), ("Short retrain", more)):
-        story.methods.append(_control(name, learner, effort, source, person, retained, rng, watch))
+    for name, trees_of in (("Retrain", trees), ("Short retrain", more)):
+        story.methods.append(_control(name, learner, trees_of, source, person, retained, rng, watch))
     return story
+
+
+def _fresh(folder: Path) -> Path:
+    """Return a folder for a new workspace; that of an earlier demonstration is removed, anything else stays."""
+    if (folder / "workspace.toml").is_file():
+        shutil.rmtree(folder)
+    if folder.exists() and any(folder.iterdir()):
+        raise ParameterError(f"{folder} holds other files: move them away, or name another folder with --out")
+    return folder
 
 
 def someone(data: Dataset) -> str:
@@ -159,7 +183,7 @@ def _control(
     after, elapsed = watch(
         f"{name.lower()}: forget", lambda: _median_time(lambda: control.forget(before, retained, rng))
     )
-    return _measured(name, source, person, before, after, elapsed, f"{effort} trees", "exact")
+    return _measured(name, source, person, before.model, after.model, elapsed, f"{effort} trees", "exact")
 
 
 def _median_time(forget: Callable[[], Trained]) -> tuple[Trained, float]:
@@ -176,21 +200,21 @@ def _measured(
     name: str,
     source: Source,
     person: Dataset,
-    before: Trained,
-    after: Trained,
+    before: Model,
+    after: Model,
     forget_s: float,
     passes: str,
     claim: str,
 ) -> Method:
     return Method(
         name,
-        _utility(source, before.model),
-        _utility(source, after.model),
+        _utility(source, before),
+        _utility(source, after),
         forget_s,
         passes,
         claim,
-        _says_yes(before.model, person),
-        _says_yes(after.model, person),
+        _says_yes(before, person),
+        _says_yes(after, person),
     )
 
 

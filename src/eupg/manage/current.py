@@ -104,9 +104,11 @@ class Current:
         """Return the next state, which gives up every file that only this one needs."""
         new = replace(self, number=self.number + 1, events=events, answered=answered, given_up=(), **changes)
         names = {self.base: "base model", self.served: "served model", self.roll: "roll of records"}
-        files = [Given(False, names[d], d) for d in sorted(self.live_files - new.live_files)]
-        records = [Given(True, "records", d) for d in sorted(self.live_records - new.live_records)]
-        return replace(new, given_up=(*files, *records))
+        files = [Given(False, what, digest) for digest, what in names.items() if digest not in new.live_files]
+        records = [Given(True, "records", digest) for digest in sorted(self.live_records - new.live_records)]
+        # What held the person comes first: models, then records, then the roll, which holds digests only.
+        given = sorted([*files, *records], key=lambda one: one.what == "roll of records")
+        return replace(new, given_up=tuple(given))
 
     def to_bytes(self) -> bytes:
         """Return the content of the pointer's file."""

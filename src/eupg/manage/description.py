@@ -36,8 +36,10 @@ def describe(thing: object) -> Json:
         return thing
     if isinstance(thing, (tuple, list)):
         return [describe(part) for part in thing]
+    if isinstance(thing, Mapping) and all(isinstance(key, str) for key in thing):
+        return {"mapping": {key: describe(value) for key, value in thing.items()}}
     name = type(thing).__name__
-    if _CLASSES.get(name, "") and type(thing).__module__.startswith(_CLASSES[name].split(".")[0]):
+    if name in _CLASSES and type(thing).__module__.split(".")[0] == _CLASSES[name].split(".")[0]:
         if is_dataclass(thing):
             return {"class": name, "with": {f.name: describe(getattr(thing, f.name)) for f in fields(thing) if f.init}}
         changed = {k: describe(v) for k, v in thing.get_params(deep=False).items()}  # type: ignore[attr-defined]
@@ -62,6 +64,8 @@ def _build(values: Json) -> Any:
         raise ParameterError(
             f"this workspace uses {values['opaque']}, which only you can build: open it with Manager(folder, method)"
         )
+    if isinstance(mapping := values.get("mapping"), Mapping):
+        return {key: _build(value) for key, value in mapping.items()}
     name, arguments = str(values.get("class")), values.get("with")
     if name not in _CLASSES or not isinstance(arguments, Mapping):
         raise WorkspaceDamaged(f"the workspace describes an unknown {name!r}: restore it, or update eupg")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -36,7 +36,7 @@ _LIBRARIES = {
 }
 
 
-def body_for(space: Workspace, request: Request, method: EUPG) -> Body:
+def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequence[str] = ()) -> Body:
     """Return what a certificate for this request says."""
     current = space.current()
     history = {entry.kind: entry for entry in space.book.history(request.id)}
@@ -67,6 +67,7 @@ def body_for(space: Workspace, request: Request, method: EUPG) -> Body:
         ],
         provenance=_provenance(space, current),
         ledger=LedgerHead(number=head.number, digest=head.digest),
+        not_covered=not_covered,
     )
 
 

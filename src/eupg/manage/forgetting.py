@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -19,7 +19,7 @@ from eupg.manage.current import Answered, Current, Release
 from eupg.manage.events import Json
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Standing
-from eupg.protect.guarantee import Exact, Guarantee, guarantee_from_json
+from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, Unit, guarantee_from_json
 
 # Fewer held-out people than this say nothing about chance.
 _ENOUGH_HELD_OUT = 20
@@ -42,20 +42,24 @@ class Erasure:
 
     @classmethod
     def of(cls, roll: Roll, requests: Sequence[Request]) -> Erasure:
-        """Find the rows that requests are about; those that are gone already are not counted again."""
-        rows = {}
-        for request in requests:
-            mine = roll.of_person(request.digest) if request.unit == "person" else roll.of_record(request.digest)
-            rows[request.id] = np.flatnonzero(mine & ~roll.gone)
-        return cls(roll, rows)
+        """Find the rows that requests are about.
+
+        Those that are gone already are not counted again, unless all are: another request, answered meanwhile, took
+        them along, and this one is answered with what became of them.
+        """
+        people = [r for r in requests if r.unit == "person"]
+        records = [r for r in requests if r.unit != "person"]
+        found = dict(zip((r.id for r in people), roll.of_people([r.digest for r in people]), strict=True))
+        found |= zip((r.id for r in records), roll.of_records([r.digest for r in records]), strict=True)
+        left = {name: rows[~roll.gone[rows]] for name, rows in found.items()}
+        return cls(roll, {r.id: left[r.id] if len(left[r.id]) else found[r.id] for r in requests})
 
     @property
     def gone(self) -> NDArray[np.bool_]:
-        """All rows that go."""
+        """All rows that go now."""
         mask = np.zeros(len(self.roll.gone), dtype=bool)
-        for rows in self.rows.values():
-            mask[rows] = True
-        return mask
+        mask[np.concatenate([np.empty(0, np.intp), *self.rows.values()])] = True
+        return mask & ~self.roll.gone
 
     def part(self, data: Dataset, *, held_out: bool) -> NDArray[np.bool_]:
         """Return which of the records that are left now are to go."""
@@ -76,14 +80,15 @@ class Erasure:
     def _details(
         self, rows: NDArray[np.intp], standing: Standing, releases: Sequence[Release], caveats: tuple[str, ...]
     ) -> dict[str, Json]:
-        claim = claim_after([standing.touched(rows, i) for i in range(len(releases))], releases, caveats)
+        behind = [standing.left_behind(rows, i) for i in range(len(releases))]
+        claim = claim_after([len(b) for b in behind], releases, caveats)
         details: dict[str, Json] = {
             "records": len(rows),
             "held_out": int(self.roll.held_out[rows].sum()),
             "claim": claim.to_json(),
         }
         for i, release in enumerate(releases):
-            found = standing.hides_among(rows, i) if release.k is not None else None
+            found = standing.hides_among(behind[i], i) if release.k is not None else None
             if found is not None:
                 # There is one such release: after a second nothing would be claimed, so none is made.
                 details["effective_k"] = asdict(found) | {"k": release.k, "words": str(found)}
@@ -93,7 +98,15 @@ class Erasure:
 def claim_after(touched: Sequence[int], releases: Sequence[Release], caveats: tuple[str, ...]) -> Guarantee:
     """Return what holds for someone with so many records in each release: the claims of all of them together."""
     claims = [guarantee_from_json(r.claim).for_person(n) for n, r in zip(touched, releases, strict=True) if n]
+    if len(set(touched) - {0}) > 1:
+        # A release that holds fewer of their records changes in no more than those, whichever of them all change.
+        claims = [_about(claim, max(touched)) for claim in claims]
     return reduce(lambda one, other: one.compose(other), claims) if claims else Exact(caveats=caveats)
+
+
+def _about(claim: Guarantee, records: int) -> Guarantee:
+    per_record = isinstance(claim, DifferentiallyPrivate) and claim.unit is Unit.RECORD
+    return replace(claim, records=records) if per_record else claim  # type: ignore[call-arg]
 
 
 def measured(after: Model, base: Model, forgotten: Dataset, retained: Dataset, held: Dataset) -> dict[str, Json]:
@@ -103,6 +116,14 @@ def measured(after: Model, base: Model, forgotten: Dataset, retained: Dataset, h
         twins = near_duplicates(forgotten, retained)
         found["duplicates"] = {"report": twins.to_json(), "words": twins.sentence()}
     if len(forgotten) and len(held) >= _ENOUGH_HELD_OUT:
-        report = audit(after, forgotten, held, attack=LossAttack(), baseline=base, name="the model after forgetting")
+        report = audit(
+            after,
+            forgotten,
+            held,
+            attack=LossAttack(),
+            baseline=base,
+            baseline_name="the base model",
+            name="the model after forgetting",
+        )
         found["audits"] = [{"report": report.to_json(), "words": report.sentence()}]
     return found

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from eupg.audit.rmia import RMIA
 from eupg.certify.certificate import Certificate, sign
 from eupg.data.dataset import Dataset, Matrix
 from eupg.data.score import Probabilities
-from eupg.errors import ParameterError, StoreCorrupt, WorkspaceState
+from eupg.errors import EupgError, ParameterError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.learn.learner import Model
 from eupg.manage.auditing import audit_served
@@ -40,7 +40,6 @@ from eupg.manage.intake import accept as accept_all
 from eupg.manage.intake import receive
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.ledger import utc_now
-from eupg.manage.lock import WorkspaceLock
 from eupg.manage.request_states import Request, State, Step
 from eupg.manage.status import WorkspaceStatus, status_of
 from eupg.manage.store import Digest
@@ -90,7 +89,8 @@ class Manager:
         self._last: tuple[int, Dataset] | None = None
         if method is not None and self.space.trained and describe(method) != self.space.method:
             raise ParameterError(
-                f"this workspace was trained with another method than {method!r}: open it without naming one"
+                f"this workspace holds a trained model of another method than {method!r}: open it without naming one, "
+                "or use another folder"
             )
 
     @property
@@ -104,7 +104,7 @@ class Manager:
     def _workshop(self) -> Workshop:
         return Workshop(self.space, self.method, self._rng, self._watch)
 
-    def train(self, records: Dataset, *, hold_out: float = 0.1) -> None:
+    def train(self, records: Dataset, *, hold_out: float | Dataset = 0.1) -> None:
         """Protect, pretrain, finetune, deploy.
 
         Parameters
@@ -112,7 +112,8 @@ class Manager:
         records
             Everyone.
         hold_out
-            The share of people whom no model ever sees. Audits compare with them. They can ask for erasure too.
+            The share of people whom no model ever sees, or their records. Audits compare with them. They can ask for
+            erasure too.
         """
         if self._method is None:
             raise ParameterError("which method? pass one to Manager(folder, method) before the first training")
@@ -131,7 +132,10 @@ class Manager:
             self._workshop.renew()
 
     def add(self, records: Dataset) -> None:
-        """Take in new records; they are fine-tuned on and never touch the base model, so forgetting them is exact."""
+        """Take in new records; they are fine-tuned on and never touch the base model, so forgetting them is exact.
+
+        Records of people who are held out are held out, too.
+        """
         with self.space.changing("add"):
             self._workshop.add(records)
 
@@ -158,15 +162,17 @@ class Manager:
     ) -> list[Request]:
         """Take many requests at once, people first, then records; all or none."""
         self.space.current()
-        received = receive(self.space, subjects, records, channel=channel)
-        return accept_all(self.space, received) if accept else received
+        with self.space.ledger.transaction():
+            received = receive(self.space, subjects, records, channel=channel)
+            return accept_all(self.space, received) if accept else received
 
     def accept(self, request: str) -> Request:
         """Accept a request that waits; one about nobody here is rejected, and says so."""
-        found = self.space.book.get(request)
-        if found.state not in (State.RECEIVED, State.VERIFIED):
-            self.space.book.advance(request, State.ACCEPTED)
-        return accept_all(self.space, [found])[0]
+        with self.space.ledger.transaction():
+            found = self.space.book.get(request)
+            if found.state not in (State.RECEIVED, State.VERIFIED):
+                self.space.book.advance(request, State.ACCEPTED)
+            return accept_all(self.space, [found])[0]
 
     def advance(self, request: str, state: State, *, reason: str | None = None) -> Request:
         """Take one request a step further by hand: verified, rejected or cancelled."""
@@ -221,15 +227,19 @@ class Manager:
             seed=seed,
         )
 
-    def certify(self, request: str | None = None) -> Certificate:
-        """Issue the certificate of a completed request; by default of the one completed last."""
+    def certify(self, request: str | None = None, *, not_covered: Sequence[str] = ()) -> Certificate:
+        """Issue the certificate of a completed request; by default of the one completed last.
+
+        ``not_covered`` are sentences on what the claim does not cover besides what every certificate lists, such as
+        settings that were chosen with a look at the records.
+        """
         name = request or self._completed_last()
         found = self.space.book.get(name)
         if found.state not in (State.COMPLETED, State.CERTIFIED):
             raise WorkspaceState(
                 f"request {name} is {found.state}: run forget first, a certificate tells what was done"
             )
-        body = body_for(self.space, found, self.method)
+        body = body_for(self.space, found, self.method, not_covered)
         certificate = sign(body, self.space.signing)
         if found.state is State.COMPLETED:
             self.space.book.advance(name, State.CERTIFIED, details={"certificate": certificate.digest})
@@ -255,20 +265,30 @@ class Manager:
     def predict(self, X: Matrix) -> Probabilities:
         """Return the served model's probabilities; while a forget runs, the model before it goes on answering."""
         while True:
-            current = self.space.current()
-            if self._served is None or self._served[0] != current.served:
+            wanted, found = self.space.current().served, self._served
+            if found is None or found[0] != wanted:
                 try:
-                    self._served = (current.served, self._workshop.load(current.served))
-                except StoreCorrupt:
+                    found = self._served = (wanted, self._workshop.load(wanted))
+                except (EupgError, OSError):
                     # Replaced and deleted between looking and loading: look again.
-                    if self.space.current().served != current.served:
+                    if self.space.current().served != wanted:
                         continue
                     raise
-            return self._served[1].predict_proba(X)
+            return found[1].predict_proba(X)
+
+    @property
+    def base_model(self) -> Model:
+        """The base model, checked against its digest."""
+        return self._workshop.load(self.space.current().base)
+
+    @property
+    def served_model(self) -> Model:
+        """The served model, checked against its digest."""
+        return self._workshop.load(self.space.current().served)
 
     def recover(self) -> Recovered:
         """Bring the workspace back to a whole state after a crash."""
-        with WorkspaceLock(self.space.folder / "lock", doing="recover"):
+        with self.space.locked("recover"):
             return self.space.recover()
 
     def close(self) -> None:

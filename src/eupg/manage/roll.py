@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,6 +21,7 @@ from eupg.errors import StoreCorrupt
 from eupg.protect.kanonymity import EffectiveK
 
 Rows = NDArray[np.bool_]
+Numbers = NDArray[np.intp]
 _SIZE = 16
 _NO_GROUP = -1
 # In a release whose mechanism has no groups, everybody who took part shares this one.
@@ -99,13 +101,13 @@ class Roll:
         """Rows that the model is trained on."""
         return ~self.held_out & ~self.gone
 
-    def of_person(self, digest: str) -> Rows:
-        """Return the rows of one person, gone or not."""
-        return np.asarray(self.people == _one(digest))
+    def of_people(self, digests: Sequence[str]) -> list[Numbers]:
+        """Return for each person the numbers of their rows, gone or not."""
+        return _places(self.people, digests)
 
-    def of_record(self, digest: str) -> Rows:
-        """Return the row of one record, gone or not."""
-        return np.asarray(self.records == _one(digest))
+    def of_records(self, digests: Sequence[str]) -> list[Numbers]:
+        """Return for each record the numbers of its rows, gone or not; one that came back has several."""
+        return _places(self.records, digests)
 
     def without(self, rows: Rows) -> Roll:
         """Return the roll with these rows gone."""
@@ -118,11 +120,10 @@ class Roll:
     def standing(self, rows: Rows) -> Standing:
         """Return what claims need to know once these rows are gone too."""
         _, person = np.unique(self.people, return_inverse=True)
-        took_part = self.groups != _NO_GROUP
-        before = np.stack([np.bincount(person, took & self.gone)[person] for took in took_part])
-        gone = self.gone | rows
-        mates = np.stack([_people(groups, person, gone & (groups != _NO_GROUP)) for groups in self.groups])
-        return Standing(took_part, before.astype(np.int64), mates)
+        behind = (self.groups != _NO_GROUP) & (self.gone | rows)
+        mates = np.stack([_people(groups, person, gone) for groups, gone in zip(self.groups, behind, strict=True)])
+        starts = np.concatenate([[0], np.cumsum(np.bincount(person))]).astype(np.intp)
+        return Standing(person, np.argsort(person, kind="stable"), starts, behind, mates)
 
     def to_bytes(self) -> bytes:
         """Return the roll as NumPy's archive, without anything that could run."""
@@ -143,37 +144,46 @@ class Roll:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as found:
                 return cls(**{name: found[name] for name in ("records", "people", "held_out", "gone", "groups")})
-        except (ValueError, KeyError, OSError, EOFError) as error:
+        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
             raise StoreCorrupt(f"the roll of records cannot be read ({error}): restore it from a backup") from error
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """How the records stand, release by release (first axis) and row by row.
+    """How the forgotten records stand, release by release (first axis) and row by row.
 
     Parameters
     ----------
-    took_part
-        Whether the record was in the release.
-    before
-        How many records of the same person in the release were forgotten earlier.
+    person
+        A number for each person.
+    order, starts
+        Rows sorted by person, and where each person's begin.
+    behind
+        Whether the record is gone and was in the release: it is all that stays behind of it.
     mates
         How many forgotten people the record's group holds, its own among them.
     """
 
-    took_part: NDArray[np.bool_]
-    before: NDArray[np.int64]
+    person: Numbers
+    order: Numbers
+    starts: Numbers
+    behind: NDArray[np.bool_]
     mates: NDArray[np.int64]
 
-    def touched(self, rows: NDArray[np.intp], release: int) -> int:
-        """Count the records of one person behind a release: these, and those forgotten before."""
-        return int(self.took_part[release, rows].sum() + self.before[release, rows].max(initial=0))
+    def left_behind(self, rows: Numbers, release: int) -> Numbers:
+        """Return all forgotten rows behind a release of the people whom these rows belong to.
 
-    def hides_among(self, rows: NDArray[np.intp], release: int) -> EffectiveK | None:
-        """Return among how many forgotten people these records hide in their groups."""
-        each = self.mates[release, rows][self.took_part[release, rows]]
-        if not len(each):
+        Whether they are forgotten together, one by one, or were earlier: to the claim they count together.
+        """
+        theirs = [self.order[self.starts[p] : self.starts[p + 1]] for p in set(self.person[rows].tolist())]
+        found = np.concatenate([np.empty(0, np.intp), *theirs])
+        return np.asarray(found[self.behind[release, found]])
+
+    def hides_among(self, rows: Numbers, release: int) -> EffectiveK | None:
+        """Return among how many forgotten people these rows, which a release left behind, hide in their groups."""
+        if not len(rows):
             return None
+        each = self.mates[release, rows]
         return EffectiveK(int(each.min()), float(np.median(each)), float((each == 1).mean()))
 
 
@@ -191,5 +201,9 @@ def _array(digests: list[bytes]) -> NDArray[np.void]:
     return np.frombuffer(b"".join(digests), dtype=f"V{_SIZE}")
 
 
-def _one(digest: str) -> np.void:
-    return np.frombuffer(bytes.fromhex(digest), dtype=f"V{_SIZE}")[0]  # type: ignore[no-any-return]
+def _places(column: NDArray[np.void], digests: Sequence[str]) -> list[Numbers]:
+    """Find digests among many, all at once."""
+    order = np.argsort(column, kind="stable")
+    wanted, ordered = _array([bytes.fromhex(d) for d in digests]), column[order]
+    first, last = (np.searchsorted(ordered, wanted, side=side) for side in ("left", "right"))
+    return [np.sort(order[i:j]) for i, j in zip(first.tolist(), last.tolist(), strict=True)]

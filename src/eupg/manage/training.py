@@ -75,8 +75,20 @@ def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Bas
     return Base(model, about, groups)
 
 
-def split_people(data: Dataset, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw the people to hold out, whatever their values; True where a record is theirs."""
+def held_apart(data: Dataset, hold_out: float | Dataset, rng: np.random.Generator) -> tuple[Dataset, Dataset]:
+    """Return the records to train on, and those that no model sees: people drawn at random, or those given."""
+    if not isinstance(hold_out, Dataset):
+        apart = _draw(data, hold_out, rng)
+        return data.select(~apart), data.select(apart)
+    if hold_out.schema != data.schema:
+        raise DataError("the records to hold out come under another schema: load them with that of the others")
+    if np.isin(hold_out.ids, data.ids).any() or np.isin(hold_out.subjects, data.subjects).any():
+        raise DataError("some people are among those to train on and those to hold out: keep them apart")
+    return data, hold_out
+
+
+def _draw(data: Dataset, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw people, whatever their values; True where a record is theirs."""
     if not 0 <= share < 1:
         raise ParameterError(f"hold_out is a share of people from 0 to below 1, got {share!r}")
     people = np.unique(data.subjects)

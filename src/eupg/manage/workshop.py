@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eupg.data.dataset import Dataset
-from eupg.errors import DataError, PrivacyError, WorkspaceState
+from eupg.errors import PrivacyError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained
@@ -22,7 +22,7 @@ from eupg.manage.forgetting import Erasure, claim_after, measured
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll
 from eupg.manage.store import Digest
-from eupg.manage.training import Base, Watch, make_base, split_people
+from eupg.manage.training import Base, Watch, held_apart, make_base
 from eupg.manage.workspace import Workspace
 from eupg.protect.guarantee import NoGuarantee, guarantee_from_json
 from eupg.rng import Randomness
@@ -59,15 +59,14 @@ class Workshop:
     rng: Randomness
     watch: Watch
 
-    def train(self, records: Dataset, hold_out: float) -> None:
+    def train(self, records: Dataset, hold_out: float | Dataset) -> None:
         """Make the first release, base model and served model."""
         if self.space.trained:
             raise WorkspaceState(
                 f"{self.space.folder} holds a trained model: add new records with add, release anew with renew, or use "
                 "another folder"
             )
-        apart = split_people(records, hold_out, self.rng.stage("hold out").generator())
-        data, held = records.select(~apart), records.select(apart)
+        data, held = held_apart(records, hold_out, self.rng.stage("hold out").generator())
         base = make_base(self.method, data, self.rng, self.watch)
         self.space.agree(records.schema, describe(self.method))
         roll = Roll.empty().plus(data, self.space.key, held_out=False).plus(held, self.space.key, held_out=True)
@@ -108,21 +107,26 @@ class Workshop:
             )
 
     def add(self, records: Dataset) -> None:
-        """Take in new records and fine-tune the base model with them."""
-        current = self.space.current()
-        data, held = (self.space.records.read(part) for part in (current.records, current.held_out))
-        if np.isin(records.ids, held.ids).any() or np.isin(records.subjects, held.subjects).any():
-            raise DataError("some of these people are held out, and no model may see them: leave their records out")
-        everyone = data.plus(records)
-        roll = self.space.roll(current).plus(records, self.space.key, held_out=False)
-        served, event = self._finetune(current, self.load(current.base), everyone)
-        new = current.followed_by(
-            (Event("add", {"records": len(records)}), event, Event("deploy", {"served": served})),
-            records=self.space.records.append(current.records, records),
-            served=served,
-            roll=self.space.store.put(roll.to_bytes()),
+        """Take in new records and fine-tune the base model with them; those of people held out stay apart, too."""
+        current, files = self.space.current(), self.space.records
+        data, held = files.read(current.records), files.read(current.held_out)
+        # Everything is joined once, so that an id that is taken anywhere is found before anything is written.
+        data.plus(held).plus(records)
+        apart = np.isin(records.subjects, held.subjects)
+        new, new_held = records.select(~apart), records.select(apart)
+        roll = self.space.roll(current).plus(new, self.space.key, held_out=False)
+        roll = roll.plus(new_held, self.space.key, held_out=True)
+        served, event = self._finetune(current, self.load(current.base), data.plus(new))
+        about: dict[str, Json] = {"records": len(new), "held_out": len(new_held)}
+        self.space.switch(
+            current.followed_by(
+                (Event("add", about), event, Event("deploy", {"served": served})),
+                records=files.append(current.records, new),
+                held_out=files.append(current.held_out, new_held),
+                served=served,
+                roll=self.space.store.put(roll.to_bytes()),
+            )
         )
-        self.space.switch(new)
 
     def forget(self, current: Current, waiting: Sequence[Request]) -> tuple[Forgotten, Dataset]:
         """Fine-tune the base model on the records that are left, and answer the requests; return who went, too."""

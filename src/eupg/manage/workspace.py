@@ -12,7 +12,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -68,8 +68,7 @@ class Workspace:
         self.folder = Path(folder)
         make_folder(self.folder)
         settings = self._settings
-        self._url = ledger or settings.get("ledger") or str(self.folder / "ledger.db")
-        self._own_ledger = ledger is not None and ledger != settings.get("ledger")
+        self._elsewhere: str | None = ledger or settings.get("ledger")
         self._clock = clock
 
     @cached_property
@@ -85,7 +84,7 @@ class Workspace:
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger."""
-        return Ledger(self._url, clock=self._clock)
+        return Ledger(self._elsewhere or self.folder / "ledger.db", clock=self._clock)
 
     @cached_property
     def book(self) -> RequestBook:
@@ -122,18 +121,28 @@ class Workspace:
     def agree(self, schema: Schema, method: Json) -> None:
         """Write down, once, what the workspace is about."""
         content = {"format": "eupg-workspace-1", "method": json.dumps(method), "schema": schema.to_toml()}
-        if self._own_ledger:
-            content["ledger"] = self._url
+        if self._elsewhere:
+            content["ledger"] = self._elsewhere
         write_atomically(self.folder / "workspace.toml", tomli_w.dumps(content, multiline_strings=True).encode())
         for name in ("schema", "records"):
             self.__dict__.pop(name, None)
 
     @contextmanager
     def changing(self, doing: str) -> Iterator[None]:
-        """Hold the lock while something changes, and begin from a whole state."""
-        with WorkspaceLock(self.folder / "lock", doing=doing, timeout_s=_PATIENCE_S):
+        """Hold the lock while something changes; begin from a whole state, and return to one if it fails."""
+        with self.locked(doing):
             self.recover()
-            yield
+            try:
+                yield
+            except Exception:
+                # Where even that fails, on a full disk say, the next change begins with it.
+                with suppress(Exception):
+                    self.recover()
+                raise
+
+    def locked(self, doing: str) -> WorkspaceLock:
+        """Return the lock, which waits for a moment and not for a training."""
+        return WorkspaceLock(self.folder / "lock", doing=doing, timeout_s=_PATIENCE_S)
 
     def current(self) -> Current:
         """Return what is live."""
@@ -180,17 +189,20 @@ class Workspace:
 
     def recover(self) -> Recovered:
         """Bring the workspace back to a whole state after a crash; changes nothing in a whole one. Holds no lock."""
-        remove_partials(self.folder)
-        pointer = self._pointer()
+        pointer, settled = self._pointer(), self._settled()
+        current = None if pointer is None else Current.from_bytes(pointer)
+        unsettled = current is not None and current.number == settled + 1
+        if not unsettled:
+            # A pointer that was lost or put back must not decide which files are strays.
+            self.check_pointer()
+        for folder in (self.folder, self.folder / "keys"):
+            if folder.is_dir():
+                remove_partials(folder)
         stray = self._clean_scratch()
-        if pointer is None:
-            return Recovered(self._collect(set(), set(), stray), False, self._release_requests())
-        current = Current.from_bytes(pointer)
-        unsettled = current.number > self._settled()
-        if unsettled:
+        if current is not None and unsettled:
             self.settle(current)
-        deleted = self._collect(current.live_files, current.live_records, stray)
-        return Recovered(deleted, unsettled, self._release_requests())
+        live = (current.live_files, current.live_records) if current is not None else (set[str](), set[str]())
+        return Recovered(self._collect(*live, stray), unsettled, self._release_requests())
 
     def check_pointer(self) -> None:
         """Compare the pointer with the ledger's last word about it."""
@@ -220,7 +232,8 @@ class Workspace:
     def _release_requests(self) -> tuple[str, ...]:
         """Let requests that were being processed wait again: whoever did it is gone."""
         stuck = [r.id for r in self.book.open_requests() if r.state is State.PROCESSING]
-        self.book.advance_many(Step(name, State.FAILED, "interrupted before it was done") for name in stuck)
+        if stuck:
+            self.book.advance_many(Step(name, State.FAILED, "interrupted before it was done") for name in stuck)
         return tuple(stuck)
 
     def _clean_scratch(self) -> tuple[Deleted, ...]:

@@ -1,0 +1,69 @@
+"""What the commands that work on a workspace share: their options, the manager behind them, and how they print."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from eupg.cli.progress import steps
+
+if TYPE_CHECKING:
+    from eupg.forget.eupg import EUPG
+    from eupg.manage.manager import Manager
+    from eupg.rng import Randomness
+
+_STAGES = {
+    "protect": "protect: make the release",
+    "pretrain": "pretrain on the release alone",
+    "finetune": "finetune on the records",
+    "forget": "forget: back to the base model, finetune on what is left",
+    "audit": "audit: train reference models, attack",
+}
+
+
+def add_command(commands: Any, name: str, text: str, run: Any, *, workspace: bool = True) -> argparse.ArgumentParser:
+    """Add a command with the options that all of them have."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    if workspace:
+        parser.add_argument("--workspace", type=Path, required=True, metavar="DIR", help="the workspace")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
+    return parser
+
+
+@contextmanager
+def opened(
+    options: argparse.Namespace,
+    console: Console,
+    method: EUPG | None = None,
+    *,
+    rng: Randomness | None = None,
+    ledger: str | None = None,
+) -> Iterator[Manager]:
+    """Open the workspace; a folder that is none is only made where a method says what for."""
+    from eupg.errors import WorkspaceState
+    from eupg.manage.manager import Manager
+
+    if method is None and not (options.workspace / "workspace.toml").is_file():
+        raise WorkspaceState(f"{options.workspace} is no workspace: make one with eupg train")
+    with steps(console, _STAGES) as watch:
+        manager = Manager(options.workspace, method, rng=rng, ledger=ledger, watch=watch)
+        try:
+            yield manager
+        finally:
+            manager.close()
+
+
+def show(options: argparse.Namespace, console: Console, words: str, values: Any, *, wrap: bool = True) -> None:
+    """Print words for a person, or values for a program."""
+    if options.json:
+        sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    else:
+        console.print(words, markup=False, soft_wrap=not wrap)
