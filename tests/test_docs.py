@@ -13,13 +13,13 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_readme_example_prints_what_the_readme_shows():
+def test_readme_example_prints_what_the_readme_shows(tmp_path):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.S)
     assert pairs
     for code, expected in pairs:
         shown = io.StringIO()
-        with contextlib.redirect_stdout(shown):
+        with contextlib.redirect_stdout(shown), contextlib.chdir(tmp_path):
             exec(compile(code, "README.md", "exec"), {})
         assert shown.getvalue() == expected
 
