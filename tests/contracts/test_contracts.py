@@ -12,6 +12,9 @@ from sklearn.neural_network import MLPClassifier
 
 from eupg import (
     EUPG,
+    SISA,
+    Aggregate,
+    CertifiedSP,
     LightGBMLearner,
     LocalDP,
     ProbabilisticKAnonymity,
@@ -24,6 +27,8 @@ from eupg import (
 from eupg.checks import ContractViolation, check_learner, check_mechanism, check_unlearner
 from eupg.data.attribute import Key
 from eupg.data.schema import Schema
+from eupg.learn.noisy import GradientClipping, ModelClipping
+from eupg.protect.guarantee import Unit
 from eupg.protect.release import Release
 from eupg.rng import Seeded
 from people import people
@@ -35,6 +40,10 @@ MECHANISMS = [
     LocalDP(4.0, label_epsilon=1.0),
     LocalDP(1.0, unsafe_learn_embeddings=True),
 ]
+NEIGHBOURS = SklearnLearner(
+    KNeighborsClassifier(),
+    trusted=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
+)
 LEARNERS = [
     TorchLearner(),
     XGBoostLearner(threads=1),
@@ -45,10 +54,7 @@ LEARNERS = [
     SklearnLearner(MLPClassifier((8,)), trusted=("sklearn.neural_network._stochastic_optimizers.AdamOptimizer",)),
     SklearnLearner(GradientBoostingClassifier(max_depth=2), trusted=("sklearn.tree._tree.Tree",)),
     SklearnLearner(ExtraTreesClassifier(max_depth=3), trusted=("sklearn.tree._tree.Tree",)),
-    SklearnLearner(
-        KNeighborsClassifier(),
-        trusted=("sklearn.neighbors._kd_tree.KDTree", "sklearn.metrics._dist_metrics.EuclideanDistance64"),
-    ),
+    NEIGHBOURS,
 ]
 UNLEARNERS = [
     EUPG(ProbabilisticKAnonymity(10), XGBoostLearner(threads=1), pretrain=3, finetune=2),
@@ -58,6 +64,13 @@ UNLEARNERS = [
     Retrain(LightGBMLearner(threads=1), effort=3),
     Retrain(TorchLearner(), effort=1),
     Retrain(SklearnLearner(KNeighborsClassifier()), effort=1),
+    SISA(XGBoostLearner(threads=1), effort=6, shards=3, slices=3),
+    SISA(LightGBMLearner(threads=1, least_records=2), effort=6, shards=2, slices=3, aggregate=Aggregate.VOTE),
+    SISA(TorchLearner(batch_size=32), effort=3, shards=3, slices=2, unit=Unit.RECORD),
+    SISA(SklearnLearner(), effort=3, shards=1, slices=4, likelihood={f"p{i}": float(i) for i in range(10)}),
+    SISA(NEIGHBOURS, effort=1, shards=3, slices=1),
+    CertifiedSP(TorchLearner(batch_size=32), effort=2, finetune=2, noise=GradientClipping(1.0, 0.1, 0.5, 0.1, 4)),
+    CertifiedSP(TorchLearner(batch_size=32), effort=2, finetune=1, noise=ModelClipping(1.0, 0.1, 2), epsilon=4.0),
 ]
 
 
@@ -246,6 +259,45 @@ class ReleasesNewRecords(EUPG):
         return self.train(data, rng) if new else super().update(trained, data, rng)
 
 
+class HidesItsHistory(CertifiedSP):
+    """Goes on from the served model, as it must, and does not say so."""
+
+    depends_on_history = False
+
+
+class InventsAHistory(Retrain):
+    """Says that the order of requests matters, where it does not."""
+
+    depends_on_history = True
+
+
+class RestartsTooLate(SISA):
+    """Goes on from a checkpoint that has seen what is to be forgotten."""
+
+    def _retrain(self, memory, data, first, rng):
+        later = {shard: min(part + 1, self.slices - 1) for shard, part in first.items()}
+        return super()._retrain(memory, data, later if memory.places else first, rng)
+
+
+class KeepsPlaces(SISA):
+    """Remembers where those who left used to sit."""
+
+    def update(self, trained, data, rng):
+        after = super().update(trained, data, rng)
+        places = {**trained.memory.places, **after.memory.places}
+        return dataclasses.replace(after, memory=dataclasses.replace(after.memory, places=places))
+
+
+class KeepsWhatWasAdded(SISA):
+    """Leaves shards alone whose new records are asked back."""
+
+    def update(self, trained, data, rng):
+        new = {name for name in trained.kept if name.startswith("new-")}
+        if new <= set(data.ids.tolist()):
+            return super().update(trained, data, rng)
+        return dataclasses.replace(trained, ids=frozenset(data.ids.tolist()), kept=frozenset(data.ids.tolist()))
+
+
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
@@ -253,6 +305,11 @@ class ReleasesNewRecords(EUPG):
         (KeepsIds(SklearnLearner(), 1), "reachable"),
         (WritesToTheTable(SklearnLearner(), 1), "records untouched"),
         (ReleasesNewRecords(LocalDP(1.0), SklearnLearner(), 2, 1), "added later must be exact"),
+        (HidesItsHistory(TorchLearner(), 1, 1, noise=GradientClipping(1.0, 0.1, 0.5, 0.1, 1)), "A, then B"),
+        (InventsAHistory(SklearnLearner(), 1), "or it says not"),
+        (RestartsTooLate(XGBoostLearner(threads=1), 6, shards=1, slices=3), "what the forgotten records said"),
+        (KeepsPlaces(XGBoostLearner(threads=1), 4, shards=2, slices=2), "reachable"),
+        (KeepsWhatWasAdded(SklearnLearner(), 2, shards=2, slices=2), "lead back to the same model"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,
 )

@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 import json
 import math
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from eupg.errors import ParameterError
 from eupg.protect.guarantee import (
+    CertifiedUnlearning,
     DifferentiallyPrivate,
     Exact,
     Guarantee,
@@ -37,6 +39,12 @@ GUARANTEES: st.SearchStrategy[Guarantee] = st.one_of(
         neighbours=st.sampled_from(Neighbours),
         **COMMON,
     ),
+    st.builds(
+        CertifiedUnlearning,
+        epsilon=st.sampled_from([0.0, 0.5, 1.0]),
+        delta=st.sampled_from([0.0, 1e-6, 1e-5]),
+        **COMMON,
+    ),
 )
 
 
@@ -57,7 +65,12 @@ def test_exact_without_caveats_implies_everything(a):
 
 
 def test_no_other_notion_implies_another():
-    kinds = [NoGuarantee(), KAnonymous(k=10**9), DifferentiallyPrivate(epsilon=0)]
+    kinds = [
+        NoGuarantee(),
+        KAnonymous(k=10**9),
+        DifferentiallyPrivate(epsilon=0),
+        CertifiedUnlearning(epsilon=0, delta=0),
+    ]
     assert not any(a.implies(b) for a, b in itertools.permutations(kinds, 2))
     assert not any(a.implies(Exact()) for a in kinds)
 
@@ -89,6 +102,15 @@ def test_a_second_release_never_strengthens_the_claim(a, b):
 
 
 @given(GUARANTEES, GUARANTEES)
+def test_both_of_two_claims_of_a_kind_imply_what_holds_for_them_together(a, b):
+    together = a.compose(b)
+    if type(a) is type(b) is type(together) and not isinstance(a, (Exact, NoGuarantee)):
+        assert a.implies(together)
+        assert b.implies(together)
+        assert set(together.leaves_open) == {*a.leaves_open, *b.leaves_open}
+
+
+@given(GUARANTEES, GUARANTEES)
 def test_whoever_implies_a_claim_implies_it_for_people_with_more_records(a, b):
     if a.implies(b):
         assert a.for_person(3).implies(b.for_person(3))
@@ -103,7 +125,8 @@ def test_claim_for_one_record_is_not_the_claim_for_five():
 
 def test_caveats_and_seeds_survive_composition():
     exact = Exact(caveats=("categories were read",))
-    for claim in (DifferentiallyPrivate(epsilon=1), KAnonymous(k=5), NoGuarantee()):
+    unlearnt = CertifiedUnlearning(epsilon=1, delta=1e-5)
+    for claim in (DifferentiallyPrivate(epsilon=1), KAnonymous(k=5), unlearnt, NoGuarantee()):
         assert exact.compose(claim).caveats == claim.compose(exact).caveats or isinstance(claim, NoGuarantee)
         assert "categories were read" in exact.compose(claim).caveats
     assert DifferentiallyPrivate(epsilon=1, seeded=True).compose(NoGuarantee()).seeded
@@ -149,6 +172,56 @@ def test_budgets_of_two_releases_add_up_where_both_cover():
 def test_two_k_anonymous_releases_claim_nothing():
     assert isinstance(KAnonymous(k=30).compose(KAnonymous(k=30)), NoGuarantee)
     assert isinstance(DifferentiallyPrivate(epsilon=1).compose(KAnonymous(k=30)), NoGuarantee)
+
+
+def test_unlearning_of_a_smaller_budget_implies_that_of_a_larger():
+    claim = CertifiedUnlearning(epsilon=1, delta=1e-5)
+    assert claim.implies(CertifiedUnlearning(epsilon=1, delta=1e-4))
+    assert claim.implies(CertifiedUnlearning(epsilon=2, delta=1e-5))
+    assert not claim.implies(CertifiedUnlearning(epsilon=0.9, delta=1e-4))
+    assert not claim.implies(CertifiedUnlearning(epsilon=2, delta=1e-6))
+    assert not claim.implies(DifferentiallyPrivate(epsilon=1, delta=1e-5))
+    assert not DifferentiallyPrivate(epsilon=1, delta=1e-5).implies(claim)
+
+
+def test_unlearning_covers_any_number_of_records_alike():
+    claim = CertifiedUnlearning(epsilon=1, delta=1e-5, caveats=("noise is pseudo-random",))
+    assert claim.for_person(1) == claim.for_person(1000) == claim
+    with pytest.raises(ParameterError, match="at least one record"):
+        claim.for_person(0)
+
+
+def test_budgets_of_two_unlearnt_models_add_up():
+    one = CertifiedUnlearning(epsilon=1, delta=1e-5, caveats=("a",))
+    two = CertifiedUnlearning(epsilon=0.5, delta=1e-6, caveats=("b",), seeded=True)
+    together = one.compose(two)
+    assert isinstance(together, CertifiedUnlearning)
+    assert (together.epsilon, together.delta) == pytest.approx((1.5, 1.1e-5))
+    assert (together.caveats, together.seeded) == (("a", "b"), True)
+    assert CertifiedUnlearning(epsilon=1, delta=0.7).compose(CertifiedUnlearning(epsilon=1, delta=0.7)).delta == 1.0
+
+
+def test_unlearning_beside_a_claim_of_another_kind_claims_nothing():
+    claim = CertifiedUnlearning(epsilon=1, delta=1e-5)
+    for other in (DifferentiallyPrivate(epsilon=1), KAnonymous(k=30), NoGuarantee()):
+        assert isinstance(claim.compose(other), NoGuarantee)
+        assert isinstance(other.compose(claim), NoGuarantee)
+    assert claim.compose(Exact(caveats=("x",))) == dataclasses.replace(claim, caveats=("x",))
+    assert claim.compose(DifferentiallyPrivate(epsilon=1, seeded=True)).seeded
+
+
+def test_sentence_of_unlearning_says_who_sees_what_and_what_it_compares():
+    said = CertifiedUnlearning(epsilon=1, delta=1e-5).sentence()
+    assert "(ε=1, δ=1e-05)" in said
+    assert "more than e^1 ≈ 2.72 times as likely, but for an added probability of 1e-05" in said
+    assert "a model that was trained without the forgotten records; nor the other way round" in said
+    assert "everything that was forgotten, together" in said
+
+
+@pytest.mark.parametrize("wrong", [{"epsilon": -1}, {"epsilon": math.inf}, {"delta": 1.5}, {"delta": math.nan}])
+def test_meaningless_budget_of_unlearning_is_refused(wrong):
+    with pytest.raises(ParameterError, match=next(iter(wrong))):
+        CertifiedUnlearning(**({"epsilon": 1.0, "delta": 1e-5} | wrong))
 
 
 @pytest.mark.parametrize("k", [1, 0, -3, 2.5, True, "30"])
