@@ -169,10 +169,12 @@ def test_frozen_weights_are_refused_at_training():
         method(learner=TorchLearner(frozen)).train(people(120), Seeded(1))
 
 
-def test_more_noisy_steps_than_the_budget_are_refused():
+def test_more_noisy_steps_than_the_budget_are_refused_at_training_and_at_forgetting():
     data = people(120)
     certified = CertifiedSP(LEARNER, effort=1, finetune=1, noise=dataclasses.replace(GRADIENT, steps=5))
-    trained = certified.train(data, Seeded(1))
+    with pytest.raises(DataError, match="5 noisy steps do not fit into 1 epochs of 120 records, which are 4 steps"):
+        certified.train(data, Seeded(1))
+    trained = dataclasses.replace(certified, noise=GRADIENT).train(data, Seeded(1))
     with pytest.raises(DataError, match="5 noisy steps do not fit into 1 epochs of 119 records, which are 4 steps"):
         certified.forget(trained, data.without(["r0"]), Seeded(1))
 

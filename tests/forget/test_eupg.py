@@ -286,9 +286,7 @@ def test_exact_claim_of_retrain_carries_what_the_schema_read_from_the_data():
     schema = Schema(tuple(town if a.name == "town" else a for a in SCHEMA.attributes))
     data = Dataset(schema, data.X, data.y, data.ids, data.subjects)
     trained = Retrain(SklearnLearner(), 1).train(data, Seeded(1))
-    assert (
-        "ategories of 'town' read from the data" in trained.claim_for(data.select(data.ids == "r0")).sentence()
-    )
+    assert "ategories of 'town' read from the data" in trained.claim_for(data.select(data.ids == "r0")).sentence()
 
 
 def test_learner_that_cannot_go_on_is_refused_when_the_method_is_built():

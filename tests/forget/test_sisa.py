@@ -269,3 +269,18 @@ def test_odd_requests_are_named():
     other = Dataset(turned, data.X, data.y, data.ids, data.subjects).without(["r1"])
     with pytest.raises(DataError, match="another schema"):
         sisa.forget(trained, other, rng)
+
+
+def test_corrected_values_behind_a_kept_name_are_trained_anew():
+    """A rectification: same names, other values. The shard that holds them must not go on with the old ones."""
+    data, rng = people(80), Seeded(2)
+    method = SISA(XGBoostLearner(threads=1), 4, shards=3, slices=2)
+    trained = method.train(data, rng)
+    X = data.X.copy()
+    X[7, 0] = 100 - X[7, 0]
+    corrected = dataclasses.replace(data, X=X)
+    after = method.update(trained, corrected, rng)
+    never = method.train(corrected, rng)
+    np.testing.assert_array_equal(after.model.predict_proba(X), never.model.predict_proba(X))
+    untouched = [s for s in range(3) if s != place(trained, data.ids[7])[0]]
+    assert all(after.memory.checkpoints[s] == trained.memory.checkpoints[s] for s in untouched)

@@ -270,8 +270,8 @@ def test_frozen_weights_are_refused():
 
     learner = TorchLearner(frozen)
     with pytest.raises(ParameterError, match=r"1 weights of the network do not train, first '0\.weight'"):
-        learner.check_noisy(people())
-    TorchLearner(MLP((4,))).check_noisy(people())
+        learner.check_noisy(people(), effort=20, noise=ModelClipping(1.0, 0.1, 2))
+    TorchLearner(MLP((4,))).check_noisy(people(), effort=20, noise=ModelClipping(1.0, 0.1, 2))
 
 
 def test_more_noisy_steps_than_the_budget_are_refused_with_the_remedy():

@@ -100,7 +100,7 @@ class CertifiedSP:
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Train on all records, without noise."""
         check_start(data, rng)
-        self._noisy.check_noisy(data)
+        self._noisy.check_noisy(data, effort=self.finetune, noise=self.noise)
         model = self.learner.fit(data, effort=self.effort, rng=rng.stage("pretrain").generator())
         return self._trained(model, data, Released.of(data), rng.seeded)
 

@@ -28,7 +28,7 @@ class CheckpointFolder:
             weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
         else:
             self.path = Path(folder)
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def new_names(self, shard: int, slices: range) -> list[str]:
         """Return file names that no earlier checkpoint had."""

@@ -55,10 +55,14 @@ class Ensemble:
 
 @dataclass(frozen=True, eq=False)
 class Memory:
-    """What SISA keeps between requests: who sits where, and a checkpoint for each slice of each shard."""
+    """What SISA keeps between requests: who sits where, and a checkpoint for each slice of each shard.
+
+    ``marks`` tell whether the values behind a name are still those that were trained on.
+    """
 
     sharding: Sharding
     places: Mapping[RecordId, int]
+    marks: Mapping[RecordId, int]
     folder: CheckpointFolder
     checkpoints: tuple[tuple[str | None, ...], ...]
     models: tuple[Model | None, ...]
@@ -138,7 +142,7 @@ class SISA:
             likelihood=self.likelihood,
         )
         blank: tuple[str | None, ...] = (None,) * self.slices
-        none = Memory(sharding, {}, CheckpointFolder(self.folder), (blank,) * self.shards, (None,) * self.shards)
+        none = Memory(sharding, {}, {}, CheckpointFolder(self.folder), (blank,) * self.shards, (None,) * self.shards)
         return self._retrain(none, data, dict.fromkeys(range(self.shards), 0), rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
@@ -151,8 +155,8 @@ class SISA:
         check_same_table(trained, data)
         check_start(data, rng)
         memory = _memory(trained)
-        now = frozenset(data.ids.tolist())
-        changed = [place for name, place in memory.places.items() if name not in now]
+        now = _marks(data)
+        changed = [place for name, place in memory.places.items() if now.get(name) != memory.marks[name]]
         new = data.select(~np.isin(data.ids, list(memory.places)))
         changed += memory.sharding.places(new, self.likelihood).tolist()
         first: dict[int, int] = {}
@@ -182,7 +186,8 @@ class SISA:
             memory.folder.erase(name for shard in work.values() for name in shard.names)
             raise
         kept = dict(zip(data.ids.tolist(), places.tolist(), strict=True))
-        return self._trained(replace(memory, places=kept, checkpoints=tuple(checkpoints), models=tuple(models)), data)
+        new = replace(memory, places=kept, marks=_marks(data), checkpoints=tuple(checkpoints), models=tuple(models))
+        return self._trained(new, data)
 
     def _shard(self, memory: Memory, data: Dataset, places: Places, shard: int, part: int) -> Shard:
         """Gather what retraining a shard needs; where a checkpoint is missing, it goes further back."""
@@ -209,6 +214,12 @@ class SISA:
         together = getattr(self.learner, "batches", False)
         small = len(data) * self.effort < _WORTH_PROCESSES
         return 1 if together or small else os.cpu_count() or 1
+
+
+def _marks(data: Dataset) -> dict[RecordId, int]:
+    """Return a number for each record that changes with its values."""
+    rows = np.column_stack([data.X, data.y])
+    return {name: hash(row.tobytes()) for name, row in zip(data.ids.tolist(), rows, strict=True)}
 
 
 def _memory(trained: Trained) -> Memory:

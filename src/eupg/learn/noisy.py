@@ -139,8 +139,8 @@ class NoisyLearner(Protocol):
         Nothing of the start but its weights, clipped, is used: no scale, no running statistic.
         """
 
-    def check_noisy(self, examples: Examples) -> None:
-        """Refuse a network through which more than its trainable weights would pass."""
+    def check_noisy(self, examples: Examples, *, effort: int, noise: NoisySteps) -> None:
+        """Refuse a network through which more than its trainable weights would pass, or steps that do not fit."""
 
 
 def gaussian_delta(ratio: float, epsilon: float) -> float:

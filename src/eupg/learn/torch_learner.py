@@ -197,15 +197,10 @@ class TorchLearner:
         Scales and buffers, running statistics of batch normalisation among them, begin anew on the examples.
         """
         check_fit(examples, effort)
-        self.check_noisy(examples)
+        self.check_noisy(examples, effort=effort, noise=noise)
         base = own_start(start, TorchModel, examples)
         assert base is not None
         steps = steps_in(len(examples.y), self.batch_size, effort)
-        if noise.steps > steps:
-            raise DataError(
-                f"{noise.steps} noisy steps do not fit into {effort} epochs of {len(examples.y)} records, which are "
-                f"{steps} steps: take fewer, or raise the effort"
-            )
         encoder = Encoder.fit(examples)
         seed = int(rng.integers(2**63))
         network = self._network(encoder.width, examples.schema.classes, seed)
@@ -220,14 +215,20 @@ class TorchLearner:
                 train(network, X, y, self._rule, steps=steps - noise.steps, generator=generator)
         return TorchModel(network.eval(), encoder, examples.schema, self, effort)
 
-    def check_noisy(self, examples: Examples) -> None:
-        """Refuse a network with weights that do not train: noise would not cover what they hold."""
+    def check_noisy(self, examples: Examples, *, effort: int, noise: NoisySteps) -> None:
+        """Refuse weights that do not train, as noise would not cover what they hold, and steps that do not fit."""
         network = self._network(Encoder.fit(examples).width, examples.schema.classes, 0)
         frozen = [name for name, p in network.named_parameters() if not p.requires_grad]
         if frozen:
             raise ParameterError(
                 f"{len(frozen)} weights of the network do not train, first {frozen[0]!r}: noisy steps would leave what "
                 "they hold of the forgotten records; make them buffers with fixed values, or let them train"
+            )
+        steps = steps_in(len(examples.y), self.batch_size, effort)
+        if noise.steps > steps:
+            raise DataError(
+                f"{noise.steps} noisy steps do not fit into {effort} epochs of {len(examples.y)} records, which are "
+                f"{steps} steps: take fewer, or raise the effort"
             )
 
     @property
