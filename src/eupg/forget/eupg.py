@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
@@ -14,6 +15,9 @@ from eupg.learn.learner import Learner, Model
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
+
+Rows = NDArray[np.bool_]
+_NO_PERSON = "no column names the person, so that each record counts as a person of its own"
 
 
 @dataclass(frozen=True)
@@ -33,25 +37,46 @@ class EUPG:
     pretrain, finetune
         Effort (epochs or trees) spent on the release and on the records. ``finetune=0`` serves the base model as
         it is: no record is ever seen raw, and every erasure is immediate.
+    exposure
+        The share of people the model is fine-tuned on, drawn once, uniformly, whatever their values. Erasing anyone
+        else needs no training: the served model never saw their records. 1 is the paper's method, 0 the base alone.
+    top_up
+        Whether people who leave the sample are replaced by others, drawn by the same rule.
+    finetuner
+        Fits the fine-tuned model, where that is to be another learner than that of the base: a milder one, say.
     """
 
     mechanism: Mechanism
     learner: Learner
     pretrain: int = 50
     finetune: int = 5
+    exposure: float = 1.0
+    top_up: bool = False
+    finetuner: Learner | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.mechanism, type) or not isinstance(self.mechanism, Mechanism):
             raise ParameterError(f"expected a mechanism such as ProbabilisticKAnonymity(k=30), got {self.mechanism!r}")
         if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {self.learner!r}")
-        if not self.learner.warm_starts:
+        second = self.learner if self.finetuner is None else self.finetuner
+        if isinstance(second, type) or not isinstance(second, Learner):
+            raise ParameterError(f"expected a learner such as XGBoostLearner(), got {second!r}")
+        if not second.warm_starts:
             raise ParameterError(
-                f"{self.learner!r} cannot go on from a given model, which EUPG needs: use one that can, or Retrain"
+                f"{second!r} cannot go on from a given model, which EUPG needs: use one that can, or Retrain"
             )
+        number = isinstance(self.exposure, (int, float, np.integer, np.floating))
+        if not number or isinstance(self.exposure, bool) or not 0 <= self.exposure <= 1:
+            raise ParameterError(f"exposure is a share of people from 0 to 1, got {self.exposure!r}")
         for name, value, least in (("pretrain", self.pretrain, 1), ("finetune", self.finetune, 0)):
             if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
                 raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
+
+    @property
+    def depends_on_history(self) -> bool:
+        """Whether the order of requests makes a difference: it does where others take the place of those who left."""
+        return self.top_up and self.exposure < 1
 
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Protect, pre-train on the release alone, fine-tune on the records."""
@@ -67,7 +92,8 @@ class EUPG:
 
     def resume(self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness) -> Trained:
         """Fine-tune a base model that was made before from a release of exactly these records."""
-        return self._serve(base, claim, data, Released.of(data), rng)
+        exposed = self._draw(data, frozenset(), rng)
+        return self._serve(base, self._about(claim, data), data, exposed, Released.of(data), rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
         """Fine-tune the base model again, on the retained records alone."""
@@ -80,15 +106,53 @@ class EUPG:
         """Fine-tune the base model on these records; those that are new since the release never touched it."""
         check_same_table(trained, data)
         released = trained.released.retaining(frozenset(data.ids.tolist()))
+        exposed = self._still_exposed(trained, data, rng)
         # Always from the base model, never from the served one: that is the whole argument.
-        return self._serve(_base(trained), trained.claim, data, released, rng)
+        return self._serve(_base(trained), trained.claim, data, exposed, released, rng)
 
-    def _serve(self, base: Model, claim: Guarantee, data: Dataset, released: Released, rng: Randomness) -> Trained:
+    def _serve(
+        self, base: Model, claim: Guarantee, data: Dataset, exposed: Rows, released: Released, rng: Randomness
+    ) -> Trained:
         kept = frozenset(data.ids.tolist())
-        if self.finetune == 0 or not len(data):
+        seen = data if exposed.all() else data.select(exposed)
+        if self.finetune == 0 or not len(seen):
             return Trained(base, data.schema, frozenset(), kept, released, claim, base)
-        model = self.learner.fit(data, effort=self.finetune, rng=rng.stage("finetune").generator(), start=base)
-        return Trained(model, data.schema, kept, kept, released, claim, base)
+        learner = self.learner if self.finetuner is None else self.finetuner
+        model = learner.fit(seen, effort=self.finetune, rng=rng.stage("finetune").generator(), start=base)
+        return Trained(model, data.schema, frozenset(seen.ids.tolist()), kept, released, claim, base)
+
+    def _about(self, claim: Guarantee, data: Dataset) -> Guarantee:
+        """Say, where people are drawn, that nothing in the table tells one from another."""
+        if self.exposure == 1 or data.schema.subject is not None:
+            return claim
+        return replace(claim, caveats=(*claim.caveats, _NO_PERSON))
+
+    def _draw(self, data: Dataset, exposed: frozenset[str], rng: Randomness) -> Rows:
+        """Draw further people until the share is reached; people are drawn by name alone, all equally likely."""
+        people, place = np.unique(data.subjects, return_inverse=True)
+        chosen = np.isin(people, list(exposed))
+        wanted = _count(self.exposure, len(people))
+        others = np.flatnonzero(~chosen)
+        drawn = rng.stage("exposure").permutation(len(others))[: max(0, wanted - int(chosen.sum()))]
+        chosen[others[drawn]] = True
+        return np.asarray(chosen[place])
+
+    def _still_exposed(self, trained: Trained, data: Dataset, rng: Randomness) -> Rows:
+        """Return who is exposed now: those who were, the share of people new since, and others if topped up."""
+        if self.exposure == 1:
+            return np.ones(len(data), dtype=bool)
+        before = frozenset(data.subjects[np.isin(data.ids, list(trained.ids))].tolist())
+        if self.top_up:
+            return self._draw(data, before, rng)
+        new = data.select(~np.isin(data.ids, list(trained.kept)))
+        newcomers = np.setdiff1d(new.subjects, data.subjects[np.isin(data.ids, list(trained.kept))])
+        drawn = rng.stage("newcomers").permutation(len(newcomers))[: _count(self.exposure, len(newcomers))]
+        return np.isin(data.subjects, [*before, *newcomers[drawn].tolist()])
+
+
+def _count(share: float, people: int) -> int:
+    """Return how many people a share is; a share above 0 is at least one person."""
+    return min(people, max(int(share > 0), round(share * people)))
 
 
 def _base(trained: Trained) -> Model:

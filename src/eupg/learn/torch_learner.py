@@ -23,6 +23,7 @@ from eupg.learn.learner import Model, check_fit, check_settings, own, own_start,
 from eupg.learn.networks import MLP
 from eupg.learn.noisy import NoisySteps
 from eupg.learn.torch_steps import (
+    Bounds,
     Moments,
     Rule,
     moments_of,
@@ -32,8 +33,8 @@ from eupg.learn.torch_steps import (
     threads_for,
     train,
     train_noisily,
-    train_together,
 )
+from eupg.learn.torch_together import train_together
 
 NetworkFactory = Callable[[int, int], nn.Module]
 _FORMAT = "eupg-torch-1"
@@ -77,6 +78,10 @@ class TorchLearner:
         such as dropout, follows from the generator given to ``fit``.
     learning_rate, batch_size, weight_decay
         As in the paper's Table of hyper-parameters for Adult. A last batch of one row joins the one before it.
+    anchor
+        When going on from a model, how strongly its weights pull back: an L2 penalty on the distance to them.
+    head_only
+        When going on from a model, whether only its last layer moves.
     device
         Where tensors live: "cpu", "cuda", "cuda:1"…
     """
@@ -87,10 +92,14 @@ class TorchLearner:
     learning_rate: float = 1e-2
     batch_size: int = 256
     weight_decay: float = 1e-4
+    anchor: float = 0.0
+    head_only: bool = False
     device: str = "cpu"
 
     def __post_init__(self) -> None:
-        check_settings(self, whole={"batch_size": 1}, positive=("learning_rate",), not_negative=("weight_decay",))
+        check_settings(
+            self, whole={"batch_size": 1}, positive=("learning_rate",), not_negative=("weight_decay", "anchor")
+        )
         try:
             torch.device(self.device)
         except (RuntimeError, TypeError) as error:
@@ -135,7 +144,8 @@ class TorchLearner:
         self, examples: Examples, *, effort: int, rng: np.random.Generator, start: Model | None = None
     ) -> TorchModel:
         """Train for ``effort`` epochs with a fresh optimiser and schedule."""
-        model, _ = self._fit(examples, effort, rng, start, (0.0, 1.0), None)
+        bounds = None if start is None else Bounds(self.anchor, self.head_only)
+        model, _ = self._fit(examples, effort, rng, start, bounds=bounds)
         return model
 
     def fit_part(
@@ -149,7 +159,7 @@ class TorchLearner:
     ) -> TorchModel:
         """Train for ``effort`` epochs over a part of the schedule, from 0.0 to 1.0; the optimiser goes on too."""
         before = getattr(start, "moments", None)
-        model, optimiser = self._fit(examples, effort, rng, start, part, before)
+        model, optimiser = self._fit(examples, effort, rng, start, part=part, moments=before)
         return replace(model, moments=moments_of(optimiser, model.network))
 
     def _fit(
@@ -158,8 +168,10 @@ class TorchLearner:
         effort: int,
         rng: np.random.Generator,
         start: Model | None,
-        part: tuple[float, float],
-        moments: Moments | None,
+        *,
+        part: tuple[float, float] = (0.0, 1.0),
+        moments: Moments | None = None,
+        bounds: Bounds | None = None,
     ) -> tuple[TorchModel, torch.optim.Adam]:
         check_fit(examples, effort)
         base = own_start(start, TorchModel, examples)
@@ -179,6 +191,7 @@ class TorchLearner:
                 generator=torch.Generator().manual_seed(seed),
                 part=part,
                 moments=moments,
+                bounds=bounds,
             )
         return TorchModel(network.eval(), encoder, examples.schema, self, total_effort(effort, start)), optimiser
 

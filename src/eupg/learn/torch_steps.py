@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state
 from torch.optim.swa_utils import update_bn
 
 from eupg.errors import DataError
@@ -45,9 +44,17 @@ class Rule:
         optimiser.param_groups[0]["lr"] = self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
 
 
+@dataclass(frozen=True)
+class Bounds:
+    """How far a network may move from where it starts: pulled back by ``anchor``, or in its last layer alone."""
+
+    anchor: float
+    head_only: bool
+
+
 def steps_in(rows: int, size: int, epochs: int) -> int:
     """Return the number of steps of so many passes."""
-    return epochs * len(_batches(rows, size))
+    return epochs * len(batches(rows, size))
 
 
 def train(
@@ -60,10 +67,13 @@ def train(
     generator: torch.Generator,
     part: tuple[float, float] = (0.0, 1.0),
     moments: Moments | None = None,
+    bounds: Bounds | None = None,
 ) -> torch.optim.Adam:
     """Train for some steps, over the given part of the schedule, and return the optimiser with its moments."""
     network.train()
-    optimiser = rule.adam(network.parameters())
+    moving = head(network) if bounds is not None and bounds.head_only else list(network.parameters())
+    optimiser = rule.adam(moving)
+    origin = [p.detach().clone() for p in moving] if bounds is not None and bounds.anchor else []
     if moments is not None:
         _restore(optimiser, network, moments)
     set_gradients = plain_gradient(network) or _automatic(network)
@@ -72,7 +82,18 @@ def train(
         rule.set_rate(optimiser, begin + (end - begin) * step / steps)
         set_gradients(inputs, labels)
         optimiser.step()
+        if origin and bounds is not None:
+            pull = min(1.0, bounds.anchor * optimiser.param_groups[0]["lr"])
+            with torch.no_grad():
+                for weight, home in zip(moving, origin, strict=True):
+                    weight.lerp_(home, pull)
     return optimiser
+
+
+def head(network: nn.Module) -> list[nn.Parameter]:
+    """Return the weights of the last layer that has any."""
+    layers = [layer for layer in network.modules() if list(layer.parameters(recurse=False))]
+    return list(layers[-1].parameters(recurse=False))
 
 
 def train_noisily(
@@ -111,7 +132,7 @@ def train_noisily(
                 buffer.copy_(value)
     for parameter in network.parameters():
         parameter.data, parameter.grad = parameter.data.clone(), None
-    update_bn((X[batch] for batch in _batches(len(X), batch_size)), network)
+    update_bn((X[batch] for batch in batches(len(X), batch_size)), network)
 
 
 def _flatten(network: nn.Module) -> tuple[Tensor, Tensor]:
@@ -156,45 +177,6 @@ def _noise(weights: Tensor, rng: np.random.Generator) -> Any:
     return lambda: torch.randn(len(weights), generator=generator, device=weights.device, dtype=weights.dtype)
 
 
-def train_together(
-    networks: list[nn.Module],
-    tables: list[tuple[Tensor, Tensor]],
-    rule: Rule,
-    *,
-    epochs: int,
-    generators: list[torch.Generator],
-) -> None:
-    """Train stacked weights: Adam works on each number by itself, so the networks never meet."""
-    for network in networks:
-        network.train()
-    weights, buffers = stack_module_state(networks)
-    optimiser = rule.adam(weights.values())
-    rows, device = min(len(y) for _, y in tables), tables[0][0].device
-    batches = _batches(rows, rule.batch_size)
-    steps, step = epochs * len(batches), 0
-
-    def losses(weights: Any, buffers: Any, inputs: Tensor, labels: Tensor) -> Tensor:
-        outputs = functional_call(networks[0], (weights, buffers), (inputs,))
-        return nn.functional.cross_entropy(outputs, labels)
-
-    together = torch.vmap(losses, randomness="different")
-    for _ in range(epochs):
-        orders = [
-            torch.randperm(len(y), generator=g)[:rows].to(device) for (_, y), g in zip(tables, generators, strict=True)
-        ]
-        inputs = torch.stack([X[o] for (X, _), o in zip(tables, orders, strict=True)])
-        labels = torch.stack([y[o] for (_, y), o in zip(tables, orders, strict=True)])
-        for batch in batches:
-            rule.set_rate(optimiser, step / steps)
-            optimiser.zero_grad(set_to_none=True)
-            total: Tensor = together(weights, buffers, inputs[:, batch], labels[:, batch]).sum()
-            total.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            step += 1
-    for i, network in enumerate(networks):
-        network.load_state_dict({name: value[i].detach() for name, value in (weights | buffers).items()})
-
-
 def moments_of(optimiser: torch.optim.Adam, network: nn.Module) -> Moments:
     """Return what the optimiser remembers, by weight."""
     return {
@@ -213,11 +195,11 @@ def _restore(optimiser: torch.optim.Adam, network: nn.Module, moments: Moments) 
 
 def _shuffled(X: Tensor, y: Tensor, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
     """Return batches without end, shuffled anew at each pass."""
-    batches = _batches(len(X), size)
+    parts = batches(len(X), size)
     while True:
         order = torch.randperm(len(X), generator=generator).to(X.device)
         inputs, labels = X.index_select(0, order), y.index_select(0, order)
-        for batch in batches:
+        for batch in parts:
             yield inputs[batch], labels[batch]
 
 
@@ -258,7 +240,7 @@ def seeded(device: str, seed: int) -> Iterator[None]:
         yield
 
 
-def _batches(rows: int, size: int) -> list[slice]:
+def batches(rows: int, size: int) -> list[slice]:
     """Cut rows into batches; a single last row joins the batch before, as batch normalisation cannot learn from one."""
     starts = list(range(0, rows, size))
     if size > 1 and len(starts) > 1 and rows - starts[-1] == 1:

@@ -1,0 +1,64 @@
+"""One rule for base models and fine-tuning, for every learner and table; nothing is set by data set.
+
+The base: two strengths of a learner (one for networks), each at an eighth, a quarter, a half and all of its effort; a
+fifth of the release, held out, decides by log-loss. The fine-tuning: gentle recipes, chosen among the exposed people
+alone, a quarter of them held out in turn; whatever does not gain two standard errors over the base is not done, so that
+a small sample cannot spoil it. ``docs/architecture.md`` says what was tried.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from eupg.learn.best_of import BestOf
+from eupg.learn.learner import Learner
+
+_RELEASE_HELD_OUT = 0.2
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A base learner and a fine-tuner, with the most effort each may spend: the arguments of EUPG."""
+
+    learner: Learner
+    pretrain: int
+    finetuner: Learner
+    finetune: int
+
+
+def xgboost_recipe() -> Recipe:
+    """Return the rule for XGBoost."""
+    from eupg.learn.xgboost_learner import XGBoostLearner
+
+    base = tuple(XGBoostLearner(max_depth=depth, learning_rate=0.1) for depth in (4, 6))
+    gentle = tuple(XGBoostLearner(max_depth=3, learning_rate=rate) for rate in (0.1, 0.2))
+    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 200, BestOf(gentle), 20)
+
+
+def lightgbm_recipe() -> Recipe:
+    """Return the rule for LightGBM."""
+    from eupg.learn.lightgbm_learner import LightGBMLearner
+
+    base = tuple(LightGBMLearner(leaves=leaves) for leaves in (15, 31))
+    gentle = tuple(LightGBMLearner(leaves=8, learning_rate=rate) for rate in (0.05, 0.1))
+    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 200, BestOf(gentle), 20)
+
+
+def mlp_recipe() -> Recipe:
+    """Return the rule for multi-layer perceptrons."""
+    from eupg.learn.torch_learner import TorchLearner
+
+    base = (TorchLearner(learning_rate=3e-3),)
+    gentle = (TorchLearner(learning_rate=1e-3, anchor=30.0), TorchLearner(learning_rate=1e-3, head_only=True))
+    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 40, BestOf(gentle), 16)
+
+
+def logistic_recipe() -> Recipe:
+    """Return the rule for logistic regression."""
+    from sklearn.linear_model import SGDClassifier
+
+    from eupg.learn.sklearn_learner import SklearnLearner
+
+    base = tuple(SklearnLearner(SGDClassifier(loss="log_loss", alpha=alpha)) for alpha in (1e-3, 1e-4))
+    gentle = (SklearnLearner(SGDClassifier(loss="log_loss", alpha=1e-3)),)
+    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 16, BestOf(gentle), 8)

@@ -1,0 +1,129 @@
+"""Choosing among recipes: by held-out examples, by person where people are known, and never for the worse."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from eupg import LightGBMLearner, TorchLearner, XGBoostLearner
+from eupg.checks import check_learner
+from eupg.errors import ParameterError
+from eupg.learn.best_of import BestOf, _folds
+from eupg.learn.recipes import lightgbm_recipe, logistic_recipe, mlp_recipe, xgboost_recipe
+from people import people
+
+STUMPS = XGBoostLearner(max_depth=1, learning_rate=0.1, threads=1)
+WILD = XGBoostLearner(max_depth=10, learning_rate=1.0, reg_lambda=0.0, threads=1)
+
+
+def fit(learner, data, effort=16, seed=1, start=None):
+    return learner.fit(data, effort=effort, rng=np.random.default_rng(seed), start=start)
+
+
+def noise(rows: int):
+    """Records whose label has nothing to do with them: whatever is learnt from them is wrong."""
+    data = people(rows)
+    return dataclasses.replace(data, y=np.random.default_rng(3).integers(0, 2, rows))
+
+
+@pytest.mark.parametrize("order", [(STUMPS, WILD), (WILD, STUMPS)])
+def test_the_milder_recipe_wins_where_there_is_little_to_learn(order):
+    model = fit(BestOf(order), noise(400))
+    assert model.learner == STUMPS
+    assert model.effort < 16
+
+
+def test_more_effort_wins_where_there_is_much_to_learn():
+    data = people(2000)
+    learnable = dataclasses.replace(
+        data, y=((data.X[:, 0] > 40) ^ (data.X[:, 1] > np.median(data.X[:, 1]))).astype(int)
+    )
+    slow = XGBoostLearner(max_depth=3, learning_rate=0.05, threads=1)
+    assert fit(BestOf((slow,)), learnable, effort=80).effort == 80
+
+
+def test_final_model_is_the_plain_learners_on_all_examples():
+    data = people(400)
+    model = fit(BestOf((STUMPS,)), data)
+    plain = STUMPS.fit(data, effort=model.effort, rng=np.random.default_rng(1))
+    np.testing.assert_array_equal(model.predict_proba(data.X), plain.predict_proba(data.X))
+
+
+def test_start_is_returned_itself_where_going_on_does_not_help():
+    good = fit(XGBoostLearner(max_depth=3, learning_rate=0.2, threads=1), people(3000), effort=30)
+    assert fit(BestOf((WILD,)), noise(300), start=good) is good
+
+
+def test_going_on_is_done_where_it_helps():
+    data = people(2000)
+    flipped = dataclasses.replace(data, y=1 - data.y)
+    wrong = fit(STUMPS, flipped, effort=20)
+    better = fit(BestOf((STUMPS,)), data, effort=40, start=wrong)
+    assert better is not wrong
+    truth = data.y == 1
+    assert better.predict_proba(data.X)[truth, 1].mean() > wrong.predict_proba(data.X)[truth, 1].mean()
+
+
+def test_few_examples_take_the_first_recipe_at_its_least_or_keep_the_start():
+    few = people(20)
+    assert fit(BestOf((STUMPS, WILD)), few, effort=9).effort == 1
+    start = fit(STUMPS, people(100))
+    assert fit(BestOf((STUMPS,)), few, start=start) is start
+
+
+def test_people_are_held_out_whole_and_each_of_few_in_turn():
+    data = people(600)
+    folds = _folds(data, 0.25, np.random.default_rng(0))
+    assert len(folds) == 4
+    assert np.array_equal(sum(folds), np.ones(600))
+    for fold in folds:
+        assert set(data.subjects[fold]).isdisjoint(data.subjects[~fold])
+    assert len(_folds(people(9000), 0.25, np.random.default_rng(0))) == 1
+
+
+@pytest.mark.parametrize(
+    "recipe", [xgboost_recipe, lightgbm_recipe, mlp_recipe, logistic_recipe], ids=lambda r: r.__name__
+)
+def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
+    given = recipe()
+    check_learner(given.learner, people(200), tmp_path, effort=8)
+    data = people(300)
+    base = fit(given.learner, data, effort=4)
+    tuned = fit(given.finetuner, data, effort=4, start=base)
+    given.finetuner.save(tuned, tmp_path / "tuned")
+    again = given.finetuner.load(tmp_path / "tuned")
+    np.testing.assert_array_equal(tuned.predict_proba(data.X), again.predict_proba(data.X))
+
+
+@pytest.mark.parametrize("wrong", [(), (STUMPS, LightGBMLearner()), ("xgboost",)])
+def test_other_than_learners_of_one_framework_is_refused(wrong):
+    with pytest.raises(ParameterError, match="learners"):
+        BestOf(wrong)
+
+
+@pytest.mark.parametrize("wrong", [0, 1, -0.5])
+def test_share_held_out_is_between_0_and_1(wrong):
+    with pytest.raises(ParameterError, match="between 0 and 1"):
+        BestOf((STUMPS,), wrong)
+
+
+def test_anchored_network_stays_nearer_and_head_only_moves_the_last_layer_alone():
+    data = people(300)
+    start = fit(TorchLearner(), data, effort=3)
+    flipped = dataclasses.replace(data, y=1 - data.y)
+
+    def moved(learner) -> list[float]:
+        after = fit(learner, flipped, effort=5, start=start)
+        pairs = zip(start.network.parameters(), after.network.parameters(), strict=True)
+        return [float((b - a).norm().detach()) for a, b in pairs]
+
+    free, held, head = (moved(TorchLearner(**s)) for s in ({}, {"anchor": 50.0}, {"head_only": True}))
+    assert all(h < f for h, f in zip(held, free, strict=True))
+    assert head[:-2] == [0.0] * (len(head) - 2)
+    assert min(head[-2:]) > 0
+
+
+def test_anchor_and_head_mean_nothing_without_a_start():
+    data = people(200)
+    plain, bound = (fit(TorchLearner(**s), data, effort=2) for s in ({}, {"anchor": 9.0, "head_only": True}))
+    np.testing.assert_array_equal(plain.predict_proba(data.X), bound.predict_proba(data.X))
