@@ -45,10 +45,11 @@ class Released:
 
     def retaining(self, ids: frozenset[RecordId]) -> Released:
         """Return the same for a table that holds these records: others are forgotten, some may have come back."""
-        kept = {name: person for name, person in self.kept.items() if name in ids}
-        gone = dict(self.gone)
-        gone |= {_digest(self.key, name): person for name, person in self.kept.items() if name not in ids}
-        for name in ids - kept.keys() if gone else ():
+        # Most stay: a copy, less the few who go, is far quicker than asking for each.
+        kept, gone = dict(self.kept), dict(self.gone)
+        for name in self.kept.keys() - ids:
+            gone[_digest(self.key, name)] = kept.pop(name)
+        for name in ids - kept.keys() if gone and len(ids) > len(kept) else ():
             person = gone.pop(_digest(self.key, name), None)
             if person is not None:
                 kept[name] = person

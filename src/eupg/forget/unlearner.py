@@ -85,8 +85,8 @@ class Unlearner(Protocol):
 def kept_ids(trained: Trained, retained: Dataset) -> frozenset[RecordId]:
     """Return the retained ids; a record that the model never knew is an error, since forgetting adds nothing."""
     ids = frozenset(retained.ids.tolist())
-    unknown = ids - trained.kept
-    if unknown:
+    if not ids <= trained.kept:
+        unknown = ids - trained.kept
         raise UnknownRecord(
             f"{len(unknown)} retained records are not known to this model, first {min(unknown)!r}: "
             "to add records call update; to forget pass a part of the records it was trained on"
