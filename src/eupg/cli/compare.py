@@ -26,13 +26,7 @@ def add_to(commands: Any) -> None:
     """Add the command."""
     help_text = "several ways to forget, side by side on one data set"
     parser: argparse.ArgumentParser = commands.add_parser("compare", help=help_text, description=help_text)
-    parser.add_argument("source", nargs="?", help=f"a public data set: {', '.join(SOURCES)}")
-    parser.add_argument("--data", type=Path, help="a CSV or Parquet file instead")
-    parser.add_argument("--schema", type=Path, help="its schema (TOML)")
-    parser.add_argument("--label", help="the column to predict, where there is no schema")
-    parser.add_argument("--subject", help="the column that names the person, where there is no schema")
-    parser.add_argument("--id", dest="identifier", help="the column of record ids")
-    parser.add_argument("--test-share", type=float, default=0.2, help="share of people held out from a file")
+    add_table_options(parser)
     parser.add_argument("--learner", choices=LEARNERS, default="xgboost")
     parser.add_argument(
         "--methods",
@@ -52,6 +46,17 @@ def add_to(commands: Any) -> None:
     parser.set_defaults(run=_compare)
 
 
+def add_table_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that name a table: a public data set, or a file with its schema."""
+    parser.add_argument("source", nargs="?", help=f"a public data set: {', '.join(SOURCES)}")
+    parser.add_argument("--data", type=Path, help="a CSV or Parquet file instead")
+    parser.add_argument("--schema", type=Path, help="its schema (TOML)")
+    parser.add_argument("--label", help="the column to predict, where there is no schema")
+    parser.add_argument("--subject", help="the column that names the person, where there is no schema")
+    parser.add_argument("--id", dest="identifier", help="the column of record ids")
+    parser.add_argument("--test-share", type=float, default=0.2, help="share of people held out from a file")
+
+
 def _compare(options: argparse.Namespace, console: Console) -> int:
     from eupg.compare.run import compare
     from eupg.compare.show import notes, picture, table
@@ -59,7 +64,7 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     if options.out.suffix.lower() not in (".svg", ".png"):
         raise ParameterError(f"the picture is written as .svg or .png, got {options.out.name!r}")
     with steps(console) as watch:
-        chosen: Source = watch("load the records", lambda: _source(options))
+        chosen: Source = watch("load the records", lambda: table_source(options))
         methods = _methods(options, recipe(options.learner, chosen.name))
         found = compare(
             chosen,
@@ -82,7 +87,8 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def _source(options: argparse.Namespace) -> Source:
+def table_source(options: argparse.Namespace) -> Source:
+    """Return the table that the options name, split by person."""
     if (options.source is None) == (options.data is None):
         raise ParameterError(f"name one data set ({', '.join(SOURCES)}) or one file with --data")
     if options.source is not None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import argparse
 
     from eupg.learn.learner import Learner
+    from eupg.learn.recipes import Recipe as CarefulRecipe
     from eupg.protect.mechanism import Mechanism
 
 SOURCES = ("rand_hie", "adult", "heart", "credit")
@@ -56,6 +57,16 @@ def recipe(name: str, table: str = "") -> Recipe:
 
         return Recipe(SklearnLearner(), 20, 5)
     raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
+
+
+def careful_recipe(name: str) -> CarefulRecipe:
+    """Return the library's one rule for base models and fine-tuning, for a learner by name."""
+    from eupg.learn import recipes
+
+    if name not in LEARNERS:
+        raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
+    found: CarefulRecipe = getattr(recipes, f"{name}_recipe")()
+    return found
 
 
 def mechanism(options: argparse.Namespace) -> Mechanism:

@@ -1,0 +1,95 @@
+"""A frontier as a table and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from eupg.compare.show import claim_label
+from eupg.errors import MissingFramework, ParameterError
+from eupg.plan.advice import Advice
+from eupg.plan.frontier import Frontier, Point
+
+# Okabe and Ito's palette; markers differ too, for print in grey.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "^", "v", "P", "X", "D")
+_LEAST_S = 1e-4
+
+
+def table(frontier: Frontier, advice: Advice) -> Table:
+    """Return the table, best utility first; the recommended point is marked."""
+    title = (
+        f"{frontier.table}: {frontier.records:,} records of {frontier.people:,} people; "
+        f"{frontier.utility_name} in percent on people held out"
+    )
+    out = Table(title=title, title_justify="left")
+    out.add_column("")
+    out.add_column("way")
+    for heading in (frontier.utility_name, "free", "an erasure, s"):
+        out.add_column(heading, justify="right")
+    out.add_column("claim")
+    for point in sorted(frontier.points, key=lambda p: -p.utility):
+        out.add_row(
+            "→" if point is advice.point else "",
+            point.name,
+            f"{point.utility:.1f}",
+            f"{point.free:.1%}",
+            _cost(point),
+            claim_label(point.claim),
+            style="bold" if point is advice.point else None,
+        )
+    return out
+
+
+def _cost(point: Point) -> str:
+    return "0" if point.expected_s == 0 else f"{point.expected_s:.2g}"
+
+
+def picture(frontier: Frontier, advice: Advice, path: str | Path) -> Path:
+    """Draw utility against the expected seconds of one erasure: lines are guarantees, points exposures."""
+    target = Path(path)
+    if target.suffix.lower() not in (".svg", ".png"):
+        raise ParameterError(f"a figure is written as .svg or .png, got {target.name!r}")
+    try:
+        import matplotlib as mpl
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError as error:
+        raise MissingFramework("a picture needs matplotlib: pip install 'eupg[demo]'") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
+    style: Any = {"font.size": 10, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "eupg"}
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(8.2, 4.8), layout="constrained")
+        _draw(figure.add_subplot(), frontier, advice)
+        metadata: Any = {"Date": None} if target.suffix.lower() == ".svg" else None
+        figure.savefig(target, dpi=150, metadata=metadata)
+    return target
+
+
+def _draw(axes: Any, frontier: Frontier, advice: Advice) -> None:
+    names = list(dict.fromkeys(p.guarantee for p in frontier.points if p.guarantee is not None))
+    for i, name in enumerate(names):
+        look = {"color": _COLOURS[i % len(_COLOURS)], "marker": _MARKERS[i % len(_MARKERS)]}
+        _line(axes, [p for p in frontier.points if p.guarantee == name], name, **look, linestyle="-")
+    scratch = [p for p in frontier.points if p.is_control and p.exposure is not None]
+    _line(axes, scratch, "from scratch on the same people", color="#6b6b6b", marker="s", linestyle="--")
+    for name, marker in (("Retrain", "*"), ("Short retrain", "d")):
+        _line(axes, [frontier.named(name)], name, color="black", marker=marker, linestyle="none")
+    best = advice.point
+    ring: Any = {"s": 220, "facecolors": "none", "edgecolors": "black", "linewidths": 1.5, "label": "recommended"}
+    axes.scatter(max(best.expected_s, _LEAST_S), best.utility, **ring)
+    axes.set(xscale="log", xlabel="expected seconds of training for one erasure (left edge: none)")
+    axes.xaxis.set_major_formatter(lambda seconds, _: "0" if seconds <= _LEAST_S else f"{seconds:g}")
+    axes.set_ylabel(f"{frontier.utility_name} on people held out, %")
+    axes.set_title(f"{frontier.table}: {frontier.people:,} people", fontsize=10, loc="left")
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=9)
+
+
+def _line(axes: Any, points: list[Point], label: str, **style: Any) -> None:
+    ordered = sorted(points, key=lambda p: p.expected_s)
+    seconds = [max(p.expected_s, _LEAST_S) for p in ordered]
+    axes.plot(seconds, [p.utility for p in ordered], label=label, markersize=7, linewidth=1.4, **style)

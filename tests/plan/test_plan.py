@@ -1,0 +1,141 @@
+"""A plan: every point measured, the controls beside it, and advice that follows from the figures."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from eupg import LocalDP, ProbabilisticKAnonymity, XGBoostLearner
+from eupg.cli import main
+from eupg.data.score import accuracy
+from eupg.data.sources import Source
+from eupg.errors import DataError, ParameterError
+from eupg.learn.best_of import BestOf
+from eupg.learn.recipes import Recipe
+from eupg.plan.advice import advise
+from eupg.plan.frontier import Frontier, Point, measure
+from eupg.plan.show import picture, table
+from eupg.protect.guarantee import Exact, KAnonymous
+from people import people
+
+LEARNER = XGBoostLearner(max_depth=2, threads=1)
+RECIPE = Recipe(BestOf((LEARNER,), 0.2), 8, BestOf((LEARNER,)), 4)
+MECHANISMS = {"k=5": ProbabilisticKAnonymity(5), "ε=4": LocalDP(4.0)}
+
+
+def source(rows: int = 400) -> Source:
+    data, rest = people(rows), people(150, seed=9)
+    rest = dataclasses.replace(rest, ids=np.char.add("t", rest.ids), subjects=np.char.add("t", rest.subjects))
+    return Source("people", data, rest, accuracy)
+
+
+def unwatched(step, work, /):
+    return work()
+
+
+@pytest.fixture(scope="module")
+def frontier():
+    return measure(source(), RECIPE, MECHANISMS, exposures=(0.0, 0.3, 1.0), watch=unwatched)
+
+
+def test_every_guarantee_at_every_exposure_and_the_controls(frontier):
+    assert [p.name for p in frontier.points] == [
+        *("Retrain", "Short retrain", "From scratch, 0.3 exposed"),
+        *("k=5, 0 exposed", "k=5, 0.3 exposed", "k=5, 1 exposed"),
+        *("ε=4, 0 exposed", "ε=4, 0.3 exposed", "ε=4, 1 exposed"),
+    ]
+    assert all(40 < p.utility <= 100 for p in frontier.points)
+    assert {p.claim.notion for p in frontier.points if p.is_control} == {"exact"}
+
+
+def test_share_of_free_erasures_and_their_cost(frontier):
+    alone, some, all_ = (frontier.named(f"k=5, {e} exposed") for e in ("0", "0.3", "1"))
+    assert (alone.free, alone.expected_s) == (1.0, 0.0)
+    assert some.free == pytest.approx(0.7, abs=0.01)
+    assert some.expected_s == pytest.approx(0.3 * some.erase_s, rel=0.05)
+    assert (all_.free, all_.expected_s) == (0.0, all_.erase_s)
+    assert frontier.named("From scratch, 0.3 exposed").free == some.free
+
+
+def point(name, utility, seconds, free=0.0, guarantee="k=5", exposure=0.1) -> Point:
+    claim = Exact() if guarantee is None else KAnonymous(k=5)
+    return Point(name, guarantee, exposure, utility, 1.0, seconds, free, claim)
+
+
+def made(*points) -> Frontier:
+    controls = (point("Retrain", 80.0, 10.0, guarantee=None, exposure=None),
+                point("Short retrain", 79.0, 1.0, guarantee=None, exposure=None))  # fmt: skip
+    return Frontier("table", 100, 100, "accuracy", (*controls, *points))
+
+
+def test_cheapest_point_within_the_tolerance_is_taken():
+    found = made(point("dear", 80.5, 2.0), point("cheap", 79.8, 2.0, 0.99), point("worse", 70.0, 0.0, 1.0))
+    assert advise(found, tolerance=0.3).point.name == "cheap"
+    assert advise(found, tolerance=0.1).point.name == "dear"
+    assert advise(found, tolerance=20).point.name == "worse"
+
+
+def test_where_nothing_is_good_enough_the_best_is_taken_and_that_is_said():
+    advice = advise(made(point("low", 60.0, 0.1), point("lower", 50.0, 0.0)), tolerance=0.3)
+    assert advice.point.name == "low"
+    assert not advice.within
+    assert "Nothing protected comes within 0.3 points" in advice.words
+
+
+def test_a_control_that_is_better_is_named():
+    assert "short retrain is exact and 1.0 points worse" in advise(made(point("fine", 80.0, 0.1, 0.9))).words
+    beaten = advise(made(point("poor", 78.0, 0.1, 0.9)), tolerance=5)
+    assert "short retrain is exact and 1.0 points better" in beaten.words
+    alike = made(point("fine", 80.0, 0.1, 0.9), point("From scratch", 80.4, 0.2, 0.9, guarantee=None))
+    assert "does not pay at this exposure" in advise(alike).words
+    assert "does not pay" not in advise(made(point("fine", 80.0, 0.1, 0.9))).words
+
+
+def test_yearly_cost_follows_from_the_rate_of_requests():
+    assert "At 100 requests a month that is 120 s" not in advise(made(point("p", 80.0, 0.1)), requests_a_month=10).words
+    assert "At 100 requests a month that is 2 min" in advise(made(point("p", 80.0, 0.1)), requests_a_month=100).words
+
+
+def test_table_and_picture_show_every_point(frontier, tmp_path):
+    advice = advise(frontier)
+    assert table(frontier, advice).row_count == len(frontier.points)
+    text = picture(frontier, advice, tmp_path / "plan.svg").read_text()
+    for words in ("k=5", "ε=4", "Retrain", "Short retrain", "recommended", "from scratch on the same people"):
+        assert words in text
+
+
+@pytest.mark.parametrize("wrong", [{"exposures": (1.5,)}, {"exposures": (-0.1,)}])
+def test_exposures_outside_the_range_are_refused(wrong):
+    with pytest.raises(ParameterError, match="from 0 to 1"):
+        measure(source(), RECIPE, MECHANISMS, watch=unwatched, **wrong)
+
+
+def test_too_few_people_are_refused():
+    with pytest.raises(DataError, match="at least 50 people"):
+        measure(source(40), RECIPE, MECHANISMS, watch=unwatched)
+
+
+def test_command_writes_the_advice(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    data = people(400)
+    frame = data.to_pandas()
+    frame.insert(0, "who", data.subjects)
+    frame.to_csv("people.csv", index=False)
+    arguments = ["plan", "--data", "people.csv", "--label", data.schema.label.name, "--subject", "who", "--k", "5"]
+    arguments += ["--learner", "logistic", "--guarantee", "kanonymity", "--exposure", "0", "--exposure", "0.5"]
+    assert main([*arguments, "--out", "plan.json", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown == json.loads((tmp_path / "plan.json").read_text(encoding="utf-8"))
+    assert shown["take"]["guarantee"] == "k=5"
+    assert "looked at the records" in shown["not_covered"]
+    assert (tmp_path / "plan.svg").stat().st_size > 5_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [((), "name one data set"), (("rand_hie", "--picture", "p.pdf"), ".svg or .png"), (("moon",), "no data set")],
+)
+def test_wrong_use_says_what_to_do(arguments, words, capsys):
+    assert main(["plan", *arguments]) == 2
+    assert words in " ".join(capsys.readouterr().out.split())
