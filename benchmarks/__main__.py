@@ -6,6 +6,7 @@ from benchmarks import (
     bench_certified_sp,
     bench_import,
     bench_local_dp,
+    bench_manager,
     bench_mdav,
     bench_mlp,
     bench_references,
@@ -23,6 +24,7 @@ def main() -> int:
         bench_references,
         bench_sisa,
         bench_certified_sp,
+        bench_manager,
         bench_mdav,
     ):
         for result in module.run():

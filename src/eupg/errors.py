@@ -21,6 +21,7 @@
     ├── MissingFramework (ModuleNotFoundError) an optional package is not installed
     ├── StorageError     (OSError)            a file could not be written, read or removed; the disk says why
     ├── StoreCorrupt     (ValueError)         a stored file is missing, damaged or not what its name says
+    ├── DeletionIncomplete (RuntimeError)     what was deleted here is still somewhere else
     ├── LockHeld         (BlockingIOError)    somebody else is changing the workspace right now
     ├── WorkspaceDamaged (ValueError)         a workspace's own files contradict each other or its ledger
     ├── WorkspaceState   (RuntimeError)       the step needs another one first, or was done already
@@ -112,6 +113,10 @@ class StorageError(EupgError, OSError):
 
 class StoreCorrupt(EupgError, ValueError):
     """A stored file is missing, damaged, or not what its name says."""
+
+
+class DeletionIncomplete(EupgError, RuntimeError):
+    """What was deleted here is still somewhere else."""
 
 
 class LockHeld(EupgError, BlockingIOError):

@@ -183,3 +183,22 @@ def test_wrong_use_says_what_to_do(folder, arguments, message):
     assert done.returncode == 2, words(done)
     assert message in words(done)
     assert "Traceback" not in done.stderr
+
+
+def test_another_system_asks_through_the_webhook(folder, monkeypatch):
+    message = {"action": "erase", "identity": {"subject": "p30"}, "reference": "their number 7"}
+    monkeypatch.setattr(sys, "stdin", io.StringIO(json.dumps(message)))
+    answer = json.loads(eupg("webhook", "--workspace", "ws", cwd=folder).stdout)
+    assert answer["state"] == "accepted"
+    assert "their number" not in json.dumps(answer)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("not json"))
+    refused = eupg("webhook", "--workspace", "ws", cwd=folder)
+    assert refused.returncode == 2
+    assert "expected one JSON message" in words(refused)
+
+
+def test_export_hands_over_a_ledger_that_can_be_checked(folder):
+    done = eupg("export", "--workspace", "ws", "--out", "handed-over", cwd=folder)
+    assert done.returncode == 0, words(done)
+    assert (folder / "handed-over" / "ledger.jsonl").stat().st_size > 0
+    assert eupg("export", "--workspace", "ws", "--out", "handed-over", cwd=folder).returncode == 2

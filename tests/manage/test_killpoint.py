@@ -44,3 +44,12 @@ def test_number_that_is_none_is_refused(wrong):
     refused = run(EUPG_KILL_AT=wrong)
     assert refused.returncode == 1
     assert "EUPG_KILL_AT must be a whole number" in refused.stderr
+
+
+def test_process_can_be_armed_after_it_was_loaded():
+    code = CODE.replace("import checkpoint\n", "import arm, checkpoint, passed\ncheckpoint('before')\narm(0)\n")
+    command = [sys.executable, "-c"]
+    counting = subprocess.run([*command, code + "print(passed())"], capture_output=True, text=True, check=True)
+    assert counting.stdout.split() == ["a", "b", "c", "3"]
+    killed = subprocess.run([*command, code.replace("arm(0)", "arm(2)")], capture_output=True, check=False)
+    assert (killed.returncode, killed.stdout.split()) == (-signal.SIGKILL, [b"a"])

@@ -9,7 +9,7 @@ from importlib.metadata import version
 from rich.console import Console
 from rich.markup import escape
 
-from eupg.cli import compare, demo, evidence, plan, requests, training
+from eupg.cli import compare, demo, evidence, plan, requests, training, webhook
 from eupg.errors import EupgError, MissingFramework
 
 # What the commands need, and the extra that brings it.
@@ -21,7 +21,7 @@ _EXTRAS = {
     "matplotlib": "demo",
     "statsmodels": "demo",
 }
-_COMMANDS = (demo, plan, training, requests, evidence, compare)
+_COMMANDS = (demo, plan, training, requests, evidence, webhook, compare)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,6 +12,8 @@ from eupg.errors import WorkspaceState
 from eupg.manage.events import Json
 from eupg.manage.workshop import Workshop
 
+FORGOTTEN = "the records forgotten last"
+
 
 def audit_served(
     workshop: Workshop, forgotten: Dataset | None, *, attack: Attack, references: int, sample: int, seed: int
@@ -51,7 +53,7 @@ def audit_served(
             seed=seed,
         ),
     )
-    about = "records still in training" if forgotten is None else "the records forgotten last"
+    about = "records still in training" if forgotten is None else FORGOTTEN
     body: dict[str, Json] = {"change": current.number, "about": about, "served": current.served}
     space.ledger.append("audit", {**body, "report": report.to_json(), "words": report.sentence()})
     return report

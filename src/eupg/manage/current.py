@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Self
 
 from eupg.errors import WorkspaceDamaged
@@ -112,7 +112,11 @@ class Current:
 
     def to_bytes(self) -> bytes:
         """Return the content of the pointer's file."""
-        return json.dumps({"format": _FORMAT} | asdict(self), indent=1, ensure_ascii=False).encode()
+        # One field a line: to be looked at, and fast with the answers to ten thousand requests.
+        lines = [
+            json.dumps({name: value}, ensure_ascii=False, default=vars)[1:-1] for name, value in vars(self).items()
+        ]
+        return ("{\n" + ",\n".join([f'"format": "{_FORMAT}"', *lines]) + "\n}\n").encode()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:

@@ -19,6 +19,7 @@ from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
 from eupg.errors import WorkspaceDamaged
 from eupg.forget.eupg import EUPG
+from eupg.manage.auditing import FORGOTTEN
 from eupg.manage.current import Current
 from eupg.manage.description import describe
 from eupg.manage.events import Entry
@@ -94,7 +95,8 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
         if entry.kind == "measure":
             measures |= body
             audits += body.get("audits", [])
-        elif entry.kind == "audit":
+        elif body.get("about") == FORGOTTEN:
+            # An audit of those who stay says nothing about the one who asked.
             audits.append(body)
     if linking:
         found += _linking(done, current)

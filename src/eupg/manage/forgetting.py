@@ -47,12 +47,11 @@ class Erasure:
         Those that are gone already are not counted again, unless all are: another request, answered meanwhile, took
         them along, and this one is answered with what became of them.
         """
-        people = [r for r in requests if r.unit == "person"]
-        records = [r for r in requests if r.unit != "person"]
-        found = dict(zip((r.id for r in people), roll.of_people([r.digest for r in people]), strict=True))
-        found |= zip((r.id for r in records), roll.of_records([r.digest for r in records]), strict=True)
-        left = {name: rows[~roll.gone[rows]] for name, rows in found.items()}
-        return cls(roll, {r.id: left[r.id] if len(left[r.id]) else found[r.id] for r in requests})
+        found = {}
+        for request, rows in roll.asked_for(requests):
+            left = rows[~roll.gone[rows]]
+            found[request.id] = left if len(left) else rows
+        return cls(roll, found)
 
     @property
     def gone(self) -> NDArray[np.bool_]:

@@ -84,10 +84,10 @@ def is_overdue(today: date) -> ColumnElement[bool]:
     return is_open() & (REQUESTS.c.due < today.isoformat())
 
 
-def select_requests(connection: Connection, *where: ColumnElement[bool]) -> list[Request]:
+def select_requests(connection: Connection, *where: ColumnElement[bool], at_most: int | None = None) -> list[Request]:
     """Return requests, those first that are due first."""
-    rows = connection.execute(select(REQUESTS).where(*where).order_by(REQUESTS.c.due, REQUESTS.c.first))
-    return [_request(row) for row in rows]
+    wanted = select(REQUESTS).where(*where).order_by(REQUESTS.c.due, REQUESTS.c.first).limit(at_most)
+    return [_request(row) for row in connection.execute(wanted)]
 
 
 def by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Request]:

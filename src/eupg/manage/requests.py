@@ -178,10 +178,10 @@ class RequestBook:
         with self._ledger.snapshot() as snapshot:
             return sorted(index.select_requests(snapshot.connection, *about), key=lambda request: request.first)
 
-    def open_requests(self) -> list[Request]:
-        """Return all requests that still wait for an answer, the most urgent first."""
+    def open_requests(self, *, at_most: int | None = None) -> list[Request]:
+        """Return the requests that still wait for an answer, the most urgent first; all, or the first few."""
         with self._ledger.snapshot() as snapshot:
-            return index.select_requests(snapshot.connection, index.is_open())
+            return index.select_requests(snapshot.connection, index.is_open(), at_most=at_most)
 
     def overdue(self, now: datetime | None = None) -> list[Request]:
         """Return all requests that should have been answered before today, the oldest deadline first."""

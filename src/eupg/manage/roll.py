@@ -12,12 +12,14 @@ import io
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
 from eupg.errors import StoreCorrupt
+from eupg.manage.request_states import Request
 from eupg.protect.kanonymity import EffectiveK
 
 Rows = NDArray[np.bool_]
@@ -46,6 +48,47 @@ def _digests(key: bytes, purpose: bytes, names: Iterable[str]) -> list[bytes]:
         one.update(name.encode())
         found.append(one.digest())
     return found
+
+
+@dataclass(frozen=True, eq=False)
+class Index:
+    """Rows by the digest they carry.
+
+    Parameters
+    ----------
+    digests
+        Every digest once, sorted.
+    number
+        For each row, which of them it has.
+    order, starts
+        Rows sorted by digest, and where each digest's begin.
+    """
+
+    digests: NDArray[np.void]
+    number: Numbers
+    order: Numbers
+    starts: Numbers
+
+    @classmethod
+    def of(cls, column: NDArray[np.void]) -> Index:
+        """Sort a column."""
+        order = np.argsort(column, kind="stable")
+        ordered = column[order]
+        first = np.ones(len(ordered), dtype=bool)
+        first[1:] = ordered[1:] != ordered[:-1]
+        number = np.empty(len(ordered), np.intp)
+        number[order] = np.cumsum(first) - 1
+        return cls(ordered[first], number, order, np.append(np.flatnonzero(first), len(ordered)))
+
+    def of_number(self, number: int) -> Numbers:
+        """Return the rows that have this one of the digests, in order."""
+        return self.order[self.starts[number] : self.starts[number + 1]]
+
+    def rows(self, digests: Sequence[str]) -> list[Numbers]:
+        """Return for each digest the rows that have it; none where it does not occur."""
+        wanted = _array([bytes.fromhex(d) for d in digests])
+        first, last = (np.searchsorted(self.digests, wanted, side=side).tolist() for side in ("left", "right"))
+        return [self.order[self.starts[i] : self.starts[j]] for i, j in zip(first, last, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +144,25 @@ class Roll:
         """Rows that the model is trained on."""
         return ~self.held_out & ~self.gone
 
-    def of_people(self, digests: Sequence[str]) -> list[Numbers]:
-        """Return for each person the numbers of their rows, gone or not."""
-        return _places(self.people, digests)
+    def asked_for(self, requests: Sequence[Request]) -> list[tuple[Request, Numbers]]:
+        """Return for each request the rows of its person or record, gone or not; one that came back has several."""
+        found: dict[str, Numbers] = {}
+        for index, unit in ((self._people, "person"), (self._records, "record")):
+            mine = [r for r in requests if r.unit == unit]
+            found |= zip((r.id for r in mine), index.rows([r.digest for r in mine]), strict=True)
+        return [(request, found[request.id]) for request in requests]
 
-    def of_records(self, digests: Sequence[str]) -> list[Numbers]:
-        """Return for each record the numbers of its rows, gone or not; one that came back has several."""
-        return _places(self.records, digests)
+    @cached_property
+    def _people(self) -> Index:
+        return Index.of(self.people)
+
+    @cached_property
+    def _records(self) -> Index:
+        return Index.of(self.records)
+
+    def count_people(self, rows: Rows) -> int:
+        """Count the people whom these rows belong to."""
+        return len(np.unique(self._people.number[rows]))
 
     def without(self, rows: Rows) -> Roll:
         """Return the roll with these rows gone."""
@@ -119,11 +174,10 @@ class Roll:
 
     def standing(self, rows: Rows) -> Standing:
         """Return what claims need to know once these rows are gone too."""
-        _, person = np.unique(self.people, return_inverse=True)
         behind = (self.groups != _NO_GROUP) & (self.gone | rows)
-        mates = np.stack([_people(groups, person, gone) for groups, gone in zip(self.groups, behind, strict=True)])
-        starts = np.concatenate([[0], np.cumsum(np.bincount(person))]).astype(np.intp)
-        return Standing(person, np.argsort(person, kind="stable"), starts, behind, mates)
+        person = self._people.number
+        mates = np.stack([_mates(groups, person, gone) for groups, gone in zip(self.groups, behind, strict=True)])
+        return Standing(self._people, behind, mates)
 
     def to_bytes(self) -> bytes:
         """Return the roll as NumPy's archive, without anything that could run."""
@@ -144,7 +198,7 @@ class Roll:
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as found:
                 return cls(**{name: found[name] for name in ("records", "people", "held_out", "gone", "groups")})
-        except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise StoreCorrupt(f"the roll of records cannot be read ({error}): restore it from a backup") from error
 
 
@@ -154,19 +208,15 @@ class Standing:
 
     Parameters
     ----------
-    person
-        A number for each person.
-    order, starts
-        Rows sorted by person, and where each person's begin.
+    people
+        Whose the rows are.
     behind
         Whether the record is gone and was in the release: it is all that stays behind of it.
     mates
         How many forgotten people the record's group holds, its own among them.
     """
 
-    person: Numbers
-    order: Numbers
-    starts: Numbers
+    people: Index
     behind: NDArray[np.bool_]
     mates: NDArray[np.int64]
 
@@ -175,8 +225,8 @@ class Standing:
 
         Whether they are forgotten together, one by one, or were earlier: to the claim they count together.
         """
-        theirs = [self.order[self.starts[p] : self.starts[p + 1]] for p in set(self.person[rows].tolist())]
-        found = np.concatenate([np.empty(0, np.intp), *theirs])
+        numbers = sorted(set(self.people.number[rows].tolist()))
+        found = np.concatenate([np.empty(0, np.intp), *(self.people.of_number(n) for n in numbers)])
         return np.asarray(found[self.behind[release, found]])
 
     def hides_among(self, rows: Numbers, release: int) -> EffectiveK | None:
@@ -187,7 +237,7 @@ class Standing:
         return EffectiveK(int(each.min()), float(np.median(each)), float((each == 1).mean()))
 
 
-def _people(groups: NDArray[np.int32], person: NDArray[np.intp], gone: Rows) -> NDArray[np.int64]:
+def _mates(groups: NDArray[np.int32], person: NDArray[np.intp], gone: Rows) -> NDArray[np.int64]:
     """Count, for each row, the distinct people gone from its group; 0 where the group lost nobody."""
     pairs = np.unique(np.stack([groups[gone].astype(np.int64), person[gone].astype(np.int64)]), axis=1)
     names, counts = np.unique(pairs[0], return_counts=True)
@@ -199,11 +249,3 @@ def _people(groups: NDArray[np.int32], person: NDArray[np.intp], gone: Rows) -> 
 
 def _array(digests: list[bytes]) -> NDArray[np.void]:
     return np.frombuffer(b"".join(digests), dtype=f"V{_SIZE}")
-
-
-def _places(column: NDArray[np.void], digests: Sequence[str]) -> list[Numbers]:
-    """Find digests among many, all at once."""
-    order = np.argsort(column, kind="stable")
-    wanted, ordered = _array([bytes.fromhex(d) for d in digests]), column[order]
-    first, last = (np.searchsorted(ordered, wanted, side=side) for side in ("left", "right"))
-    return [np.sort(order[i:j]) for i, j in zip(first.tolist(), last.tolist(), strict=True)]

@@ -64,13 +64,13 @@ def status_of(space: Workspace) -> WorkspaceStatus:
     with space.ledger.snapshot() as snapshot:
         deployed = snapshot.last("deploy")
     requests = space.book.status()
-    waiting = space.book.open_requests()[:_SHOWN] if requests.open else []
+    waiting = space.book.open_requests(at_most=_SHOWN)
     return WorkspaceStatus(
         served=current.served,
         since=deployed.at if deployed is not None else "",
         releases=len(current.releases),
         records=int(roll.training.sum()),
-        people=len(set(roll.people[roll.training].tolist())),
+        people=roll.count_people(roll.training),
         held_out=int((roll.held_out & ~roll.gone).sum()),
         claim=guarantee_from_json(current.releases[-1].claim).sentence(),
         requests=requests,

@@ -14,7 +14,7 @@ from eupg.forget.eupg import EUPG
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained
 from eupg.learn.learner import Model
-from eupg.manage.atomic import remove_files
+from eupg.manage.atomic import remove_files, storage_error
 from eupg.manage.current import Current, Event
 from eupg.manage.description import describe
 from eupg.manage.events import Json
@@ -160,7 +160,10 @@ class Workshop:
     def keep(self, model: Model) -> Digest:
         """Take a model into the store."""
         path = self.space.scratch / secrets.token_hex(8)
-        self.method.learner.save(model, path)
+        try:
+            self.method.learner.save(model, path)
+        except OSError as error:
+            raise storage_error(f"cannot save the new model as {path}", error, "what was served still is") from error
         digest = self.space.store.put(path)
         remove_files(self.space.scratch, [path.name])
         return digest

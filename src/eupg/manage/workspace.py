@@ -70,6 +70,7 @@ class Workspace:
         settings = self._settings
         self._elsewhere: str | None = ledger or settings.get("ledger")
         self._clock = clock
+        self._known_roll: tuple[str, Roll] | None = None
 
     @cached_property
     def key(self) -> bytes:
@@ -120,6 +121,8 @@ class Workspace:
 
     def agree(self, schema: Schema, method: Json) -> None:
         """Write down, once, what the workspace is about."""
+        # Made now, so that the public half can be handed out before the first certificate.
+        _ = self.signing
         content = {"format": "eupg-workspace-1", "method": json.dumps(method), "schema": schema.to_toml()}
         if self._elsewhere:
             content["ledger"] = self._elsewhere
@@ -157,8 +160,11 @@ class Workspace:
         return self._pointer() is not None
 
     def roll(self, current: Current) -> Roll:
-        """Return the roll of everyone taken in."""
-        return Roll.from_bytes(self.store.read(current.roll))
+        """Return the roll of everyone taken in; what a digest names never changes, so the last one is kept at hand."""
+        known = self._known_roll
+        if known is None or known[0] != current.roll:
+            known = self._known_roll = (current.roll, Roll.from_bytes(self.store.read(current.roll)))
+        return known[1]
 
     def switch(self, new: Current) -> None:
         """Replace the pointer, then settle what follows from it."""

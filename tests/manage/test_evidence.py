@@ -1,0 +1,144 @@
+"""What a certificate says comes from what was noted when it happened, and from nothing else."""
+
+import dataclasses
+import hashlib
+import sys
+
+import pytest
+
+from eupg import Manager
+from eupg.audit.loss import LossAttack
+from eupg.certify.measured import Kind
+from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, named, person, trained
+from people import people
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with trained(tmp_path) as manager:
+        yield manager
+
+
+def body(manager, number=3):
+    request = manager.request_erasure(subject=person(number), channel="letter")
+    manager.forget()
+    return manager.certify(request.id).body
+
+
+def test_files_are_those_in_use(manager):
+    found, current = body(manager).provenance, manager.space.current()
+    assert (found.base_model, found.new_model, found.retained) == (current.base, current.served, current.retained)
+    assert found.release == current.releases[-1].digest
+    assert found.schema == hashlib.sha256(RECORDS.schema.to_toml().encode()).hexdigest()
+    assert "scikit-learn" in found.libraries
+    assert found.python == ".".join(map(str, sys.version_info[:3]))
+
+
+def test_deletions_are_those_of_the_change_and_stand_in_the_ledger(manager):
+    before = manager.space.current()
+    found = body(manager).deleted
+    assert {(d.what, d.digest) for d in found} == {
+        ("served model", before.served),
+        ("roll of records", before.roll),
+        ("records", before.records[0]),
+    }
+    entries = {entry.number: entry for entry in manager.space.ledger.entries(kinds=["delete"])}
+    for deletion in found:
+        assert entries[deletion.event].body["digest"] == deletion.digest
+        assert entries[deletion.event].at == deletion.at
+        assert deletion.digest not in manager.space.store
+        assert deletion.digest not in manager.space.records.files
+
+
+def test_each_certificate_lists_its_own_deletions(manager):
+    first, second = body(manager, 3), body(manager, 4)
+    assert not {d.digest for d in first.deleted} & {d.digest for d in second.deleted}
+
+
+def test_nothing_personal_is_in_it(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    content = manager.certify(request.id).to_bytes()
+    names = [*RECORDS.ids.tolist(), *RECORDS.subjects.tolist()]
+    assert not [name for name in names if name.encode() in content]
+
+
+def test_twins_are_counted(tmp_path):
+    """Record 9 of the first table stands in it a second time, under another name."""
+    copies = RECORDS.select(RECORDS.where(["record-amber-00009"]))
+    twin = dataclasses.replace(copies, ids=NEWCOMERS.ids[:1], subjects=NEWCOMERS.subjects[:1])
+    with trained(tmp_path, records=RECORDS.plus(twin)) as manager:
+        numbers = body(manager).measurement(Kind.NEAR_DUPLICATES).numbers
+        assert (numbers["forgotten"], numbers["same_label"], numbers["retained"]) == (3, 1, 148)
+
+
+def test_gap_is_named_where_no_record_in_training_was_erased(manager):
+    request = manager.request_erasure(subject=person(1, "cedar"))
+    manager.forget()
+    found = manager.certify(request.id).body.measurement(Kind.NEAR_DUPLICATES)
+    assert found.result.startswith("Not measured")
+
+
+def test_k_anonymity_brings_its_own_measurements(tmp_path):
+    with trained(tmp_path, GROUPED) as manager:
+        kinds = {m.kind for m in body(manager).measured}
+        assert {Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS} <= kinds
+
+
+def test_quick_attack_is_made_where_enough_people_are_held_out(tmp_path):
+    manager = Manager(tmp_path, METHOD, rng=RNG)
+    manager.train(RECORDS, hold_out=named(people(30, seed=9), "cedar"))
+    numbers = body(manager).measurement(Kind.MEMBERSHIP).numbers
+    assert (numbers["members"], numbers["nonmembers"]) == (3, 30)
+    manager.close()
+
+
+def test_few_people_held_out_are_not_attacked_with(manager):
+    assert len(HELD_OUT) < 20
+    assert body(manager).measurement(Kind.MEMBERSHIP) is None
+
+
+def test_audit_of_the_forgotten_is_told(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    report = manager.audit(LossAttack(), references=0)
+    found = manager.certify(request.id).body.measurement(Kind.MEMBERSHIP)
+    assert found.numbers["auc"] == report.auc
+    assert found.numbers["members"] == 3
+
+
+def test_audit_of_those_who_stay_is_noted_and_not_told_to_the_one_who_left(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    other = Manager(manager.space.folder, rng=RNG)
+    assert other.audit(LossAttack(), references=0).members == 147
+    assert [e.body["about"] for e in manager.space.ledger.entries(kinds=["audit"])] == ["records still in training"]
+    assert other.certify(request.id).body.measurement(Kind.MEMBERSHIP) is None
+    other.close()
+
+
+def test_request_is_told_as_the_ledger_has_it(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    asked = manager.certify(request.id).body.request
+    at = {entry.kind: entry.at for entry in manager.space.book.history(request.id)}
+    assert (asked.received, asked.accepted) == (at["request.received"], at["request.accepted"])
+    assert asked.completed == at["request.completed"]
+    assert (asked.due, asked.records_erased, asked.in_time) == (request.due.isoformat(), 3, True)
+
+
+def test_head_covers_the_erasure(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    paper = manager.certify(request.id)
+    completed = manager.space.book.history(request.id)[-2]
+    assert completed.kind == "request.completed"
+    assert paper.body.ledger.number >= completed.number
+
+
+def test_certificate_is_noted_with_its_digest(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    paper = manager.certify(request.id)
+    noted = manager.space.book.history(request.id)[-1]
+    assert (noted.kind, noted.body["details"]["certificate"]) == ("request.certified", paper.digest)
