@@ -91,7 +91,8 @@ def _forget(name: str, learner: Learner, data: Dataset) -> Result:
             mine = manager.space.records.read(manager.space.current().records)
             base = manager.base_model
             manager.request_erasure(subject=str(mine.subjects[0]))
-            known = workshop._trained(base, manager.space.current(), mine)
+            current = manager.space.current()
+            known = manager._workshop._trained(current, mine, manager.space.roll(current), base)
             kept = mine.select(mine.subjects != mine.subjects[0])
             bare.append(_seconds(lambda known=known, kept=kept: method.forget(known, kept, Seeded(0))))
             with _stopwatch(spent):

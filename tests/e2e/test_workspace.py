@@ -202,3 +202,35 @@ def test_export_hands_over_a_ledger_that_can_be_checked(folder):
     assert done.returncode == 0, words(done)
     assert (folder / "handed-over" / "ledger.jsonl").stat().st_size > 0
     assert eupg("export", "--workspace", "ws", "--out", "handed-over", cwd=folder).returncode == 2
+
+
+def test_few_people_are_exposed_by_a_plan_and_everyone_else_is_erased_without_training(folder, tmp_path):
+    import shutil
+
+    shutil.copy(folder / "people.csv", tmp_path)
+    table = ("--data", "people.csv", "--label", people(3).schema.label.name, "--subject", "who", "--id", "record")
+    planned = eupg(
+        *("plan", *table, "--learner", "logistic", "--guarantee", "kanonymity", "--k", "10", "--exposure", "0.1"),
+        *("--out", "plan.json"),
+        cwd=tmp_path,
+    )
+    assert planned.returncode == 0, words(planned)
+    trained = eupg("train", *table, "--plan", "plan.json", "--hold-out", "0", "--workspace", "ws", cwd=tmp_path)
+    assert trained.returncode == 0, words(trained)
+    seen = set()
+    for person in [f"p{i}" for i in range(12)]:
+        if eupg("request", "--workspace", "ws", "--subject", person, cwd=tmp_path).returncode:
+            continue
+        done = json.loads(eupg("forget", "--workspace", "ws", "--json", cwd=tmp_path).stdout)
+        issued = eupg("certify", "--workspace", "ws", "--out", "c.json", "--json", cwd=tmp_path)
+        body = json.loads(issued.stdout)["body"]
+        assert body["claimed"]["never_seen_raw"] is not done["trained"]
+        assert any("chosen by a plan that looked at the records" in s for s in body["not_covered"])
+        assert eupg("verify", "c.json", "--workspace", "ws", cwd=tmp_path).returncode == 0
+        seen.add(done["trained"])
+    assert False in seen
+    (tmp_path / "plan.json").write_text("{}")
+    odd = eupg("train", *table, "--plan", "plan.json", "--workspace", "other", cwd=tmp_path)
+    assert odd.returncode == 2
+    assert "is no plan" in words(odd)
+    assert eupg("train", *table, "--workspace", "other", cwd=tmp_path).returncode == 2

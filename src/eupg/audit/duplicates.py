@@ -22,6 +22,8 @@ from eupg.data.dataset import Dataset, Matrix
 from eupg.errors import DataError, ParameterError
 
 _MOST_CHOICES = 1000
+# For so few records it is quicker to narrow down the others one by one than to sort them all.
+_FEW = 64
 
 
 @dataclass(frozen=True)
@@ -120,17 +122,22 @@ def near_duplicates(
     (162, 1, 9, 3)
     """
     _check(forgotten, retained, within, tolerance)
-    ours, theirs = _canonical(forgotten.X), _canonical(retained.X)
+    ours, theirs, their_labels = _canonical(forgotten.X), _canonical(retained.X), retained.y
+    listed = np.array([isinstance(a, Categorical) for a in retained.schema.features])
+    centre, spread = _scales(theirs)
+    if not within and len(ours) <= _FEW:
+        close = _close(ours, theirs, np.where(listed, 0.0, tolerance * spread))
+        theirs, their_labels = theirs[close], their_labels[close]
     twin = _found(ours, theirs)
-    same = _found(np.column_stack([ours, forgotten.y]), np.column_stack([theirs, retained.y]))
+    same = _found(np.column_stack([ours, forgotten.y]), np.column_stack([theirs, their_labels]))
     differing = _differing(ours, theirs, twin, within)
     distances = np.where(twin, 0.0, np.inf)
     if tolerance:
-        distances[~twin] = _nearest(ours[~twin], theirs, retained, tolerance)
+        distances[~twin] = _nearest(ours[~twin], theirs, listed, centre, spread, tolerance)
     distances.flags.writeable = False
     return DuplicateReport(
         forgotten=len(ours),
-        retained=len(theirs),
+        retained=len(retained),
         attributes=ours.shape[1],
         same_label=int(same.sum()),
         other_label=int((twin & ~same).sum()),
@@ -171,17 +178,42 @@ def _differing(ours: Matrix, theirs: Matrix, twin: NDArray[np.bool_], within: in
     return found
 
 
-def _nearest(ours: Matrix, theirs: Matrix, retained: Dataset, tolerance: float) -> NDArray[np.float64]:
-    """Return each row's distance to the nearest of theirs, infinite beyond the tolerance."""
-    if not len(ours):
-        return np.empty(0)
-    both = np.concatenate([ours, theirs])
-    listed = np.array([isinstance(a, Categorical) for a in retained.schema.features])
-    empty = np.isnan(theirs)
+def _scales(X: Matrix) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return mean and standard deviation of each column, 1 where it does not vary."""
+    empty = np.isnan(X)
     known = np.maximum((~empty).sum(axis=0), 1)
-    centre = np.where(empty, 0.0, theirs).sum(axis=0) / known
-    spread = np.sqrt((np.where(empty, 0.0, theirs - centre) ** 2).sum(axis=0) / known)
-    numbers = np.where(np.isnan(both), 0.0, (both - centre) / np.where(spread > 0, spread, 1.0))[:, ~listed]
+    centre = np.where(empty, 0.0, X).sum(axis=0) / known
+    spread = np.sqrt((np.where(empty, 0.0, X - centre) ** 2).sum(axis=0) / known)
+    return centre, np.where(spread > 0, spread, 1.0)
+
+
+def _close(ours: Matrix, theirs: Matrix, reach: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Return the rows of theirs that could be twins or near ones: within reach of one of ours in every column."""
+    found = []
+    for row in ours:
+        rows = np.arange(len(theirs))
+        for j, value in enumerate(row):
+            column = theirs[rows, j]
+            # A hair more, since this only narrows down what is then compared exactly.
+            far = abs(value) * 1e-12 + reach[j] * (1 + 1e-9)
+            rows = rows[np.isnan(column) if np.isnan(value) else np.abs(column - value) <= far]
+        found.append(rows)
+    return np.unique(np.concatenate([np.empty(0, np.intp), *found]))
+
+
+def _nearest(
+    ours: Matrix,
+    theirs: Matrix,
+    listed: NDArray[np.bool_],
+    centre: NDArray[np.float64],
+    spread: NDArray[np.float64],
+    tolerance: float,
+) -> NDArray[np.float64]:
+    """Return each row's distance to the nearest of theirs, infinite beyond the tolerance."""
+    if not len(ours) or not len(theirs):
+        return np.full(len(ours), np.inf)
+    both = np.concatenate([ours, theirs])
+    numbers = np.where(np.isnan(both), 0.0, (both - centre) / spread)[:, ~listed]
     # Categories and missing values must agree: each pattern of them has a level of its own, 2 apart.
     patterns = _keys(np.column_stack([np.where(np.isnan(both), np.nan, 0.0)[:, ~listed], both[:, listed]]))
     levels: dict[bytes, int] = {}

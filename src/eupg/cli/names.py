@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +68,20 @@ def careful_recipe(name: str) -> CarefulRecipe:
         raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
     found: CarefulRecipe = getattr(recipes, f"{name}_recipe")()
     return found
+
+
+def follow_plan(options: argparse.Namespace) -> list[str]:
+    """Take guarantee, exposure and learner from a plan; return what certificates must say because of it."""
+    try:
+        values = json.loads(options.plan.read_text(encoding="utf-8"))
+        take, looked = values["take"], str(values["not_covered"])
+        kind, _, value = str(take["guarantee"]).partition("=")
+        options.guarantee = {"k": "kanonymity", "ε": "dp"}[kind]
+        options.k, options.epsilon = (int(value), options.epsilon) if kind == "k" else (options.k, float(value))
+        options.exposure, options.learner = float(take["exposure"]), str(take["learner"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{options.plan} is no plan ({error!r}): pass a file that eupg plan --out wrote") from error
+    return [looked]
 
 
 def mechanism(options: argparse.Namespace) -> Mechanism:

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from eupg.cli.names import GUARANTEES, LEARNERS, mechanism, read_records, recipe
+from eupg.cli.names import GUARANTEES, LEARNERS, careful_recipe, follow_plan, mechanism, read_records, recipe
 from eupg.cli.workspace import add_command, opened, show
 from eupg.data.dataset import Dataset, read_table
-from eupg.errors import DataError
+from eupg.errors import DataError, ParameterError
 from eupg.rng import Seeded
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from eupg.data.schema import Schema
+    from eupg.forget.eupg import EUPG
 
 
 def add_to(commands: Any) -> None:
@@ -29,11 +30,19 @@ def add_to(commands: Any) -> None:
     train.add_argument("--subject", metavar="COL", help="the column that names the person")
     train.add_argument("--id", dest="identifier", metavar="COL", help="the column of record ids")
     train.add_argument("--schema", type=Path, metavar="FILE", help="public bounds and categories (TOML)")
-    train.add_argument("--guarantee", choices=GUARANTEES, required=True)
+    train.add_argument("--guarantee", choices=GUARANTEES, help="needed unless --plan says it")
     train.add_argument("--k", type=int, default=30, help="smallest group (kanonymity; default 30)")
     train.add_argument("--epsilon", type=float, default=1.0, help="privacy budget a record (dp; default 1)")
     train.add_argument("--label-epsilon", type=float, help="a further budget that covers the label too (dp)")
-    train.add_argument("--learner", choices=LEARNERS, required=True)
+    train.add_argument("--learner", choices=LEARNERS, help="needed unless --plan says it")
+    train.add_argument(
+        "--exposure",
+        type=float,
+        help="share of people seen raw; below 1 models are chosen on the release and on these people alone, and "
+        "erasing anyone else needs no training",
+    )
+    train.add_argument("--top-up", action="store_true", help="draw others in place of exposed people who leave")
+    train.add_argument("--plan", type=Path, metavar="FILE", help="what eupg plan --out wrote: take its advice")
     train.add_argument("--pretrain", type=int, help="epochs or trees on the release")
     train.add_argument("--finetune", type=int, help="epochs or trees on the records; 0 serves the base model itself")
     train.add_argument("--hold-out", type=float, default=0.1, help="share of people no model sees, for audits")
@@ -49,8 +58,6 @@ def add_to(commands: Any) -> None:
 
 
 def _train(options: argparse.Namespace, console: Console) -> int:
-    from eupg.forget.eupg import EUPG
-
     data = read_records(
         options.data,
         schema=options.schema,
@@ -58,13 +65,15 @@ def _train(options: argparse.Namespace, console: Console) -> int:
         subject=options.subject,
         identifier=options.identifier,
     )
-    given = recipe(options.learner)
-    pretrain = given.full if options.pretrain is None else options.pretrain
-    finetune = given.short if options.finetune is None else options.finetune
-    method = EUPG(mechanism(options), given.learner, pretrain, finetune)
+    looked = follow_plan(options) if options.plan is not None else []
+    if options.guarantee is None or options.learner is None:
+        raise ParameterError(
+            "which guarantee and learner? pass --guarantee and --learner, or --plan with a plan's file"
+        )
+    method = _method(options)
     rng = None if options.seed is None else Seeded(options.seed)
     with opened(options, console, method, rng=rng, ledger=options.ledger) as manager:
-        manager.train(data, hold_out=options.hold_out)
+        manager.train(data, hold_out=options.hold_out, not_covered=looked)
         status = manager.status()
     words = [f"Trained on {status.records:,} records of {status.people:,} people; {status.held_out:,} are held out."]
     words += ["For a record that is forgotten:", status.claim]
@@ -74,6 +83,27 @@ def _train(options: argparse.Namespace, console: Console) -> int:
         )
     show(options, console, "\n".join(words), status.to_json())
     return 0
+
+
+def _method(options: argparse.Namespace) -> EUPG:
+    """Return the paper's recipe, or, where few people are seen raw, the careful one."""
+    from eupg.forget.eupg import EUPG
+
+    if options.exposure is None or options.exposure == 1:
+        given = recipe(options.learner)
+        full = given.full if options.pretrain is None else options.pretrain
+        short = given.short if options.finetune is None else options.finetune
+        return EUPG(mechanism(options), given.learner, full, short)
+    rule = careful_recipe(options.learner)
+    return EUPG(
+        mechanism(options),
+        rule.learner,
+        rule.pretrain if options.pretrain is None else options.pretrain,
+        rule.finetune if options.finetune is None else options.finetune,
+        exposure=options.exposure,
+        top_up=options.top_up,
+        finetuner=rule.finetuner,
+    )
 
 
 def _add(options: argparse.Namespace, console: Console) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -123,9 +124,24 @@ class Dataset:
         """Return the number of records."""
         return len(self.X)
 
+    @cached_property
+    def id_set(self) -> frozenset[RecordId]:
+        """All record ids."""
+        return frozenset(self.ids.tolist())
+
     def select(self, rows: NDArray[np.bool_]) -> Dataset:
         """Return the records at which the mask is true."""
-        return Dataset(self.schema, self.X[rows], self.y[rows], self.ids[rows], self.subjects[rows])
+        mask = np.asarray(rows, dtype=bool)
+        if mask.shape != (len(self),):
+            raise DataError(f"expected a mask of {len(self)} rows, got one of {mask.shape}: pass one value a record")
+        # Rows of a valid table are valid: they are not checked again.
+        part = object.__new__(Dataset)
+        object.__setattr__(part, "schema", self.schema)
+        for name in ("X", "y", "ids", "subjects"):
+            array = getattr(self, name)[mask]
+            array.flags.writeable = False
+            object.__setattr__(part, name, array)
+        return part
 
     def where(self, ids: Iterable[RecordId]) -> NDArray[np.bool_]:
         """Return a mask of the records with these ids; an id that is not here is an error."""

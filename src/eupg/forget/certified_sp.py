@@ -113,7 +113,7 @@ class CertifiedSP:
         """Fine-tune on these records; with noisy steps first where records have gone."""
         check_same_table(trained, data)
         check_start(data, rng)
-        now = frozenset(data.ids.tolist())
+        now = data.id_set
         stream = rng.stage("finetune").generator()
         seeded = rng.seeded
         if trained.ids <= now:
@@ -138,5 +138,5 @@ class CertifiedSP:
         if self.published_calibration:
             caveats = (*caveats, f"calibrated as in published code, which reports this as ε={self.epsilon:g}")
         claim = CertifiedUnlearning(epsilon=self.claimed_epsilon, delta=self.delta, caveats=caveats, seeded=seeded)
-        ids = frozenset(data.ids.tolist())
+        ids = data.id_set
         return Trained(model, data.schema, ids, ids, touched, claim, None)

@@ -93,7 +93,7 @@ class EUPG:
     def resume(self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness) -> Trained:
         """Fine-tune a base model that was made before from a release of exactly these records."""
         exposed = self._draw(data, frozenset(), rng)
-        return self._serve(base, self._about(claim, data), data, exposed, Released.of(data), rng)
+        return self._serve(base, self.claim(claim, data), data, exposed, Released.of(data), rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
         """Fine-tune the base model again, on the retained records alone."""
@@ -105,7 +105,7 @@ class EUPG:
     def update(self, trained: Trained, data: Dataset, rng: Randomness) -> Trained:
         """Fine-tune the base model on these records; those that are new since the release never touched it."""
         check_same_table(trained, data)
-        released = trained.released.retaining(frozenset(data.ids.tolist()))
+        released = trained.released.retaining(data.id_set)
         exposed = self._still_exposed(trained, data, rng)
         # Always from the base model, never from the served one: that is the whole argument.
         return self._serve(_base(trained), trained.claim, data, exposed, released, rng)
@@ -113,16 +113,16 @@ class EUPG:
     def _serve(
         self, base: Model, claim: Guarantee, data: Dataset, exposed: Rows, released: Released, rng: Randomness
     ) -> Trained:
-        kept = frozenset(data.ids.tolist())
+        kept = data.id_set
         seen = data if exposed.all() else data.select(exposed)
         if self.finetune == 0 or not len(seen):
             return Trained(base, data.schema, frozenset(), kept, released, claim, base)
         learner = self.learner if self.finetuner is None else self.finetuner
         model = learner.fit(seen, effort=self.finetune, rng=rng.stage("finetune").generator(), start=base)
-        return Trained(model, data.schema, frozenset(seen.ids.tolist()), kept, released, claim, base)
+        return Trained(model, data.schema, seen.id_set, kept, released, claim, base)
 
-    def _about(self, claim: Guarantee, data: Dataset) -> Guarantee:
-        """Say, where people are drawn, that nothing in the table tells one from another."""
+    def claim(self, claim: Guarantee, data: Dataset) -> Guarantee:
+        """Return a release's claim; where people are drawn and none are named, it says what counts as one."""
         if self.exposure == 1 or data.schema.subject is not None:
             return claim
         return replace(claim, caveats=(*claim.caveats, _NO_PERSON))

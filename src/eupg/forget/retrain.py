@@ -44,7 +44,7 @@ class Retrain:
         return self._trained(model, data)
 
     def _trained(self, model: Model, data: Dataset) -> Trained:
-        kept = frozenset(data.ids.tolist())
+        kept = data.id_set
         return Trained(model, data.schema, kept, kept, Released(), Exact(caveats=data.schema.caveats), None)
 
     @property

@@ -204,7 +204,7 @@ class SISA:
         if not models:
             raise NothingRetained("no shard has a record left to train on: keep at least one, or retire the model")
         caveats = (*data.schema.caveats, *((_ORDERED,) if self.likelihood is not None else ()))
-        ids = frozenset(data.ids.tolist())
+        ids = data.id_set
         model = Ensemble(models, self.aggregate)
         return Trained(model, data.schema, ids, ids, Released(), Exact(caveats=caveats), memory)
 

@@ -84,7 +84,7 @@ class Unlearner(Protocol):
 
 def kept_ids(trained: Trained, retained: Dataset) -> frozenset[RecordId]:
     """Return the retained ids; a record that the model never knew is an error, since forgetting adds nothing."""
-    ids = frozenset(retained.ids.tolist())
+    ids = retained.id_set
     if not ids <= trained.kept:
         unknown = ids - trained.kept
         raise UnknownRecord(

@@ -33,7 +33,7 @@ def audit_served(
     """
     space = workshop.space
     current = space.current()
-    data, held = space.records.read(current.records), space.records.read(current.held_out)
+    data, held = space.read(current)
     if not len(held):
         raise WorkspaceState("nobody was held out at training, so there is nobody to compare with: train anew")
     chosen = np.isin(np.arange(len(data)), np.random.default_rng(seed).permutation(len(data))[:sample])

@@ -24,6 +24,7 @@ _CLASSES = {
     "LightGBMLearner": "eupg.learn.lightgbm_learner",
     "SklearnLearner": "eupg.learn.sklearn_learner",
     "TorchLearner": "eupg.learn.torch_learner",
+    "BestOf": "eupg.learn.best_of",
     "MLP": "eupg.learn.networks",
     "SGDClassifier": "sklearn.linear_model",
     "LogisticRegression": "sklearn.linear_model",

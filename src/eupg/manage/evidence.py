@@ -43,7 +43,8 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
     history = {entry.kind: entry for entry in space.book.history(request.id)}
     done: Any = history[f"request.{State.COMPLETED}"].body["details"]
     change = int(done["change"])
-    noted = [e for e in space.ledger.entries(kinds=["measure", "audit", "delete"]) if e.body.get("change") == change]
+    kinds = ["forget", "measure", "audit", "delete"]
+    noted = [e for e in space.ledger.entries(kinds=kinds) if e.body.get("change") == change]
     claim = guarantee_from_json(done["claim"])
     seeded = bool(claim.seeded or any(guarantee_from_json(r.claim).seeded for r in current.releases))
     head = space.ledger.head()
@@ -57,18 +58,16 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             parameters={"method": describe(method)},
             seeded=seeded,
         ),
-        claimed=Claimed.of(
-            done["claim"], claim.sentence(), never_seen_raw=done["held_out"] == done["records"], seeded=seeded
-        ),
+        claimed=Claimed.of(done["claim"], claim.sentence(), never_seen_raw=done["exposed"] == 0, seeded=seeded),
         measured=_measured(noted, done, current, linking=isinstance(claim, KAnonymous)),
         deleted=[
             Deletion(what=str(e.body["what"]), digest=str(e.body["digest"]), at=e.at, event=e.number)
             for e in noted
             if e.kind == "delete"
         ],
-        provenance=_provenance(space, current),
+        provenance=_provenance(space, current, next(e.body for e in noted if e.kind == "forget")),
         ledger=LedgerHead(number=head.number, digest=head.digest),
-        not_covered=not_covered,
+        not_covered=(*space.not_covered, *not_covered),
     )
 
 
@@ -95,6 +94,8 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
         if entry.kind == "measure":
             measures |= body
             audits += body.get("audits", [])
+        elif entry.kind == "forget":
+            found.append(_exposure(body, int(done["exposed"])))
         elif body.get("about") == FORGOTTEN:
             # An audit of those who stay says nothing about the one who asked.
             audits.append(body)
@@ -105,6 +106,19 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
     else:
         found.append(Measurement.missing(Kind.NEAR_DUPLICATES, "no record in training was erased, or none was left"))
     return found + [Measurement.audit(a["report"], a["words"]) for a in audits]
+
+
+def _exposure(forget: Mapping[str, Any], exposed: int) -> Measurement:
+    """Say whether the model had seen the records, and how long forgetting took."""
+    took = f"{forget['elapsed_ms']:g} ms"
+    if exposed:
+        result = f"seen raw, so the base model was fine-tuned again; {took}"
+        words = f"The model in use had been fitted on {exposed} of the records; it was replaced within {took}."
+    else:
+        result = f"never seen raw, nothing to undo; {took}"
+        words = f"The model in use was never fitted on the records, so what is claimed held before; erased in {took}."
+    numbers = {"records_seen_raw": exposed, "elapsed_ms": forget["elapsed_ms"], "trained": forget["trained"]}
+    return Measurement.of(Kind.EXPOSURE, result, words, numbers)
 
 
 def _linking(done: Mapping[str, Any], current: Current) -> list[Measurement]:
@@ -119,13 +133,13 @@ def _linking(done: Mapping[str, Any], current: Current) -> list[Measurement]:
     ]
 
 
-def _provenance(space: Workspace, current: Current) -> Provenance:
+def _provenance(space: Workspace, current: Current, forget: Mapping[str, Any]) -> Provenance:
     return Provenance(
         eupg=version("eupg"),
         python=platform.python_version(),
         libraries=_versions(),
-        base_model=current.base,
-        release=current.releases[-1].digest,
+        base_model=forget["base"],
+        release=forget["release"],
         new_model=current.served,
         retained=current.retained,
         schema=hashlib.sha256(space.schema.to_toml().encode()).hexdigest(),

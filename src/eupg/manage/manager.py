@@ -104,7 +104,7 @@ class Manager:
     def _workshop(self) -> Workshop:
         return Workshop(self.space, self.method, self._rng, self._watch)
 
-    def train(self, records: Dataset, *, hold_out: float | Dataset = 0.1) -> None:
+    def train(self, records: Dataset, *, hold_out: float | Dataset = 0.1, not_covered: Sequence[str] = ()) -> None:
         """Protect, pretrain, finetune, deploy.
 
         Parameters
@@ -114,11 +114,14 @@ class Manager:
         hold_out
             The share of people whom no model ever sees, or their records. Audits compare with them. They can ask for
             erasure too.
+        not_covered
+            Sentences for every certificate on what the claim does not cover, such as settings chosen with a look at the
+            records.
         """
         if self._method is None:
             raise ParameterError("which method? pass one to Manager(folder, method) before the first training")
         with self.space.changing("train"):
-            self._workshop.train(records, hold_out)
+            self._workshop.train(records, hold_out, not_covered)
 
     def renew(self) -> None:
         """Make a second release of the records that are left, and a new base model; claims add up for those in both.

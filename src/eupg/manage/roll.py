@@ -11,7 +11,7 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
@@ -103,6 +103,8 @@ class Roll:
         Rows that no model ever sees.
     gone
         Rows that were forgotten.
+    exposed
+        Rows that the served model was fitted on directly.
     groups
         One row a release: the group of each record in it, or −1.
     """
@@ -111,13 +113,14 @@ class Roll:
     people: NDArray[np.void]
     held_out: Rows
     gone: Rows
+    exposed: Rows
     groups: NDArray[np.int32]
 
     @classmethod
     def empty(cls) -> Roll:
         """Return a roll of nobody."""
-        none = np.empty(0, dtype=f"V{_SIZE}")
-        return cls(none, none, np.empty(0, bool), np.empty(0, bool), np.empty((0, 0), np.int32))
+        none, no_rows = np.empty(0, dtype=f"V{_SIZE}"), np.empty(0, bool)
+        return cls(none, none, no_rows, no_rows, no_rows, np.empty((0, 0), np.int32))
 
     def plus(self, data: Dataset, key: bytes, *, held_out: bool) -> Roll:
         """Return the roll with further records at its end."""
@@ -130,6 +133,7 @@ class Roll:
             np.concatenate([self.people, whose]),
             np.concatenate([self.held_out, np.full(len(data), held_out)]),
             np.concatenate([self.gone, np.zeros(len(data), bool)]),
+            np.concatenate([self.exposed, np.zeros(len(data), bool)]),
             np.concatenate([self.groups, more], axis=1),
         )
 
@@ -168,6 +172,13 @@ class Roll:
         """Return the roll with these rows gone."""
         return replace(self, gone=self.gone | rows)
 
+    def exposing(self, chosen: Rows) -> Roll:
+        """Return the roll with these of the records in training exposed, and no other of them."""
+        # Of those who are gone it stays known whether a model had seen them.
+        exposed = self.exposed & self.gone
+        exposed[self.training] = chosen
+        return replace(self, exposed=exposed)
+
     def part(self, rows: Rows, *, held_out: bool) -> Rows:
         """Return, for the records that are left in training (or held out), in their order, whether they are chosen."""
         return np.asarray(rows[(self.held_out == held_out) & ~self.gone])
@@ -188,6 +199,7 @@ class Roll:
             people=self.people,
             held_out=self.held_out,
             gone=self.gone,
+            exposed=self.exposed,
             groups=self.groups,
         )
         return file.getvalue()
@@ -197,7 +209,7 @@ class Roll:
         """Read a roll back."""
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as found:
-                return cls(**{name: found[name] for name in ("records", "people", "held_out", "gone", "groups")})
+                return cls(**{field.name: found[field.name] for field in fields(cls)})
         except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise StoreCorrupt(f"the roll of records cannot be read ({error}): restore it from a backup") from error
 

@@ -65,7 +65,7 @@ def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Bas
         "pretrain",
         lambda: method.learner.fit(release, effort=method.pretrain, rng=rng.stage("pretrain").generator()),
     )
-    claim = release.guarantee
+    claim = method.claim(release.guarantee, data)
     about = Release(
         digest=digest.hexdigest(),
         claim=claim.to_json(),

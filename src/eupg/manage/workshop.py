@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from eupg.data.dataset import Dataset
+from eupg.data.dataset import Dataset, RecordId
 from eupg.errors import PrivacyError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.forget.released import Released
@@ -20,7 +22,7 @@ from eupg.manage.description import describe
 from eupg.manage.events import Json
 from eupg.manage.forgetting import Erasure, claim_after, measured
 from eupg.manage.request_states import Request
-from eupg.manage.roll import Roll
+from eupg.manage.roll import Roll, Rows
 from eupg.manage.store import Digest
 from eupg.manage.training import Base, Watch, held_apart, make_base
 from eupg.manage.workspace import Workspace
@@ -59,7 +61,7 @@ class Workshop:
     rng: Randomness
     watch: Watch
 
-    def train(self, records: Dataset, hold_out: float | Dataset) -> None:
+    def train(self, records: Dataset, hold_out: float | Dataset, not_covered: Sequence[str] = ()) -> None:
         """Make the first release, base model and served model."""
         if self.space.trained:
             raise WorkspaceState(
@@ -68,32 +70,40 @@ class Workshop:
             )
         data, held = held_apart(records, hold_out, self.rng.stage("hold out").generator())
         base = make_base(self.method, data, self.rng, self.watch)
-        self.space.agree(records.schema, describe(self.method))
+        self.space.agree(records.schema, describe(self.method), not_covered)
         roll = Roll.empty().plus(data, self.space.key, held_out=False).plus(held, self.space.key, held_out=True)
-        start = Current(
-            number=0,
+        digest = self.keep(base.model)
+        served, chosen, events = self._first(digest, base, data)
+        new = Current(
+            number=1,
             records=self.space.records.write(data),
             held_out=self.space.records.write(held),
-            base=self.keep(base.model),
-            served="",
-            roll=self.space.store.put(roll.released(base.groups).to_bytes()),
+            base=digest,
+            served=served,
+            roll=self._note(roll.released(base.groups).exposing(chosen)),
             releases=(base.release,),
+            events=events,
         )
-        served, events = self._first(start, base, data)
-        self.space.switch(replace(start, number=1, served=served, events=events))
+        self.space.switch(new)
+        self.space.remember(new, data, held)
 
     def renew(self) -> None:
         """Make a second release of the records that are left, and a new base model."""
         current = self.space.current()
-        data, roll = self.space.records.read(current.records), self.space.roll(current)
+        (data, held), roll = self.space.read(current), self.space.roll(current)
         self._check_together(current, data, roll)
         base = make_base(self.method, data, self.rng, self.watch)
-        releases = (*current.releases, base.release)
-        start = replace(current, base=self.keep(base.model), releases=releases)
-        served, events = self._first(start, base, data)
-        rolled = self.space.store.put(roll.released(base.groups).to_bytes())
-        new = current.followed_by(events, base=start.base, served=served, releases=releases, roll=rolled)
+        digest = self.keep(base.model)
+        served, chosen, events = self._first(digest, base, data)
+        new = current.followed_by(
+            events,
+            base=digest,
+            served=served,
+            releases=(*current.releases, base.release),
+            roll=self._note(roll.released(base.groups).exposing(chosen)),
+        )
         self.space.switch(new)
+        self.space.remember(new, data, held)
 
     def _check_together(self, current: Current, data: Dataset, roll: Roll) -> None:
         """Refuse a release after which nothing would be claimed for people who were in one before."""
@@ -109,52 +119,70 @@ class Workshop:
     def add(self, records: Dataset) -> None:
         """Take in new records and fine-tune the base model with them; those of people held out stay apart, too."""
         current, files = self.space.current(), self.space.records
-        data, held = files.read(current.records), files.read(current.held_out)
+        data, held = self.space.read(current)
         # Everything is joined once, so that an id that is taken anywhere is found before anything is written.
         data.plus(held).plus(records)
         apart = np.isin(records.subjects, held.subjects)
         new, new_held = records.select(~apart), records.select(apart)
-        roll = self.space.roll(current).plus(new, self.space.key, held_out=False)
-        roll = roll.plus(new_held, self.space.key, held_out=True)
-        served, event = self._finetune(current, self.load(current.base), data.plus(new))
+        roll = self.space.roll(current)
+        trained = self._trained(current, data, roll)
+        everyone = data.plus(new)
+        after = self.watch("finetune", lambda: self.method.update(trained, everyone, self.rng))
+        served = self._serve(after, current.base)
+        roll = roll.plus(new, self.space.key, held_out=False).plus(new_held, self.space.key, held_out=True)
         about: dict[str, Json] = {"records": len(new), "held_out": len(new_held)}
-        self.space.switch(
-            current.followed_by(
-                (Event("add", about), event, Event("deploy", {"served": served})),
-                records=files.append(current.records, new),
-                held_out=files.append(current.held_out, new_held),
-                served=served,
-                roll=self.space.store.put(roll.to_bytes()),
-            )
+        tuned: dict[str, Json] = {"served": served, "effort": self.method.finetune, "records": len(after.ids)}
+        switched = current.followed_by(
+            (Event("add", about), Event("finetune", tuned), Event("deploy", {"served": served})),
+            records=files.append(current.records, new),
+            held_out=files.append(current.held_out, new_held),
+            served=served,
+            roll=self._note(roll.exposing(_among(everyone, after.ids))),
         )
+        self.space.switch(switched)
+        self.space.remember(switched, everyone, held.plus(new_held))
 
     def forget(self, current: Current, waiting: Sequence[Request]) -> tuple[Forgotten, Dataset]:
-        """Fine-tune the base model on the records that are left, and answer the requests; return who went, too."""
+        """Answer the requests: fine-tune the base model again only if the served one saw a record that goes."""
+        started = time.perf_counter()
         files, roll = self.space.records, self.space.roll(current)
         erasure = Erasure.of(roll, waiting)
-        data, held = files.read(current.records), files.read(current.held_out)
+        data, held = self.space.read(current)
         going, held_going = erasure.part(data, held_out=False), erasure.part(held, held_out=True)
-        forgotten, retained = data.select(going), data.select(~going)
+        seen = roll.part(roll.exposed, held_out=False)
+        forgotten, retained, apart = data.select(going), data.select(~going), held.select(~held_going)
         base = self.load(current.base)
         changes: dict[str, object] = {}
+        about: dict[str, Json] = {"records": len(forgotten), "retained": len(retained), "trained": False}
+        about |= {"base": current.base, "release": current.releases[-1].digest}
         events: list[Event] = []
-        model = base
-        if going.any():
-            # From the base model whose digest was just verified, never from the served one.
-            trained = _trained(base, current, data)
-            after = self.watch("forget", lambda: self.method.forget(trained, retained, self.rng))
-            model, served = after.model, self.keep(after.model)
-            changes |= {"served": served, "records": files.without(current.records, ids=forgotten.ids).manifest}
-            events.append(Event("forget", {"served": served, "records": int(going.sum()), "retained": len(retained)}))
-            events.append(Event("deploy", {"served": served}))
+        model, chosen = None, seen[~going]
+        # Files are written anew while the model is trained; leaving the block waits for them, whatever happens.
+        with ThreadPoolExecutor(1) as beside:
+            left = beside.submit(files.without, current.records, ids=forgotten.ids) if going.any() else None
+            if (going & seen).any():
+                # From the base model whose digest was just verified, never from the served one.
+                trained = self._trained(current, data, roll, base)
+                after = self.watch("forget", lambda: self.method.forget(trained, retained, self.rng))
+                model, chosen = after.model, _among(retained, after.ids)
+                changes["served"] = served = self._serve(after, current.base)
+                about |= {"trained": True, "drawn": int((chosen & ~seen[~going]).sum())}
+                events.append(Event("deploy", {"served": served}))
+        if left is not None:
+            changes["records"] = left.result().manifest
         if held_going.any():
-            gone = held.select(held_going)
-            changes["held_out"] = files.without(current.held_out, ids=gone.ids).manifest
-        events.append(Event("measure", measured(model, base, forgotten, retained, held.select(~held_going))))
-        changes["roll"] = self.space.store.put(roll.without(erasure.gone).to_bytes())
-        answers = erasure.answers(current, data.schema.caveats)
-        self.space.switch(current.followed_by(tuple(events), answers, **changes))
-        done = Forgotten(tuple(r.id for r in waiting), int(erasure.gone.sum()), bool(going.any()))
+            changes["held_out"] = files.without(current.held_out, ids=held.select(held_going).ids).manifest
+        found = measured(model or self.load(current.served), base, forgotten, retained, apart)
+        changes["roll"] = self._note(roll.without(erasure.gone).exposing(chosen))
+        about["elapsed_ms"] = round(1000 * (time.perf_counter() - started), 1)
+        new = current.followed_by(
+            (Event("forget", about), *events, Event("measure", found)),
+            erasure.answers(current, data.schema.caveats),
+            **changes,
+        )
+        self.space.switch(new)
+        self.space.remember(new, retained, apart)
+        done = Forgotten(tuple(r.id for r in waiting), int(erasure.gone.sum()), model is not None)
         return done, forgotten
 
     def keep(self, model: Model) -> Digest:
@@ -172,25 +200,38 @@ class Workshop:
         """Load a model whose bytes were checked against its digest."""
         return self.method.learner.load(self.space.store.path(digest))
 
-    def _first(self, current: Current, base: Base, data: Dataset) -> tuple[Digest, tuple[Event, ...]]:
-        """Fine-tune a new base model, and say everything that was done since the records were protected."""
-        served, event = self._finetune(current, base.model, data)
-        about: dict[str, Json] = {
-            "release": base.release.digest,
-            "claim": dict(base.release.claim),
-            "records": len(data),
-        }
-        pretrain = Event("pretrain", {"base": current.base, "effort": self.method.pretrain})
-        return served, (Event("protect", about), pretrain, event, Event("deploy", {"served": served}))
+    def _first(self, digest: Digest, base: Base, data: Dataset) -> tuple[Digest, Rows, tuple[Event, ...]]:
+        """Fine-tune a new base model; return it, who was exposed, and what was done since the beginning."""
+        claim = guarantee_from_json(base.release.claim)
+        trained = self.watch("finetune", lambda: self.method.resume(base.model, claim, data, self.rng))
+        served = self._serve(trained, digest)
+        release: dict[str, Json] = {"release": base.release.digest, "claim": dict(base.release.claim)}
+        events = (
+            Event("protect", {**release, "records": len(data)}),
+            Event("pretrain", {"base": digest, "effort": self.method.pretrain}),
+            Event("finetune", {"served": served, "effort": self.method.finetune, "records": len(trained.ids)}),
+            Event("deploy", {"served": served}),
+        )
+        return served, _among(data, trained.ids), events
 
-    def _finetune(self, current: Current, base: Model, data: Dataset) -> tuple[Digest, Event]:
+    def _serve(self, trained: Trained, base: Digest) -> Digest:
+        """Take the model to be served into the store, unless it is the base model itself."""
+        return base if trained.model is trained.memory else self.keep(trained.model)
+
+    def _note(self, roll: Roll) -> Digest:
+        return self.space.store.put(roll.to_bytes())
+
+    def _trained(self, current: Current, data: Dataset, roll: Roll, base: Model | None = None) -> Trained:
+        """Return the served state as the method knows it; the served model itself is not needed to leave it."""
+        base = self.load(current.base) if base is None else base
+        seen = roll.part(roll.exposed, held_out=False)
+        ids = data.id_set if seen.all() else data.select(seen).id_set
         claim = guarantee_from_json(current.releases[-1].claim)
-        model = self.watch("finetune", lambda: self.method.resume(base, claim, data, self.rng).model)
-        served = self.keep(model)
-        return served, Event("finetune", {"served": served, "effort": self.method.finetune, "records": len(data)})
+        return Trained(base, data.schema, ids, data.id_set, Released(), claim, base)
 
 
-def _trained(base: Model, current: Current, data: Dataset) -> Trained:
-    ids = frozenset(data.ids.tolist())
-    claim = guarantee_from_json(current.releases[-1].claim)
-    return Trained(base, data.schema, ids, ids, Released(), claim, base)
+def _among(data: Dataset, ids: frozenset[RecordId]) -> Rows:
+    """Tell for each record whether its id is among these."""
+    if ids is data.id_set or not ids:
+        return np.full(len(data), bool(ids))
+    return np.fromiter((name in ids for name in data.ids.tolist()), dtype=bool, count=len(data))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,15 +21,16 @@ from typing import Any
 import tomli_w
 
 from eupg.certify.keys import SigningKey, digest_key
+from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import StorageError, WorkspaceDamaged, WorkspaceState
-from eupg.manage.atomic import make_folder, remove_files, remove_partials, write_atomically
+from eupg.manage.atomic import make_folder, remove_partials, write_atomically
 from eupg.manage.current import Current
 from eupg.manage.events import Entry, Json
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.ledger import Ledger, utc_now
 from eupg.manage.lock import WorkspaceLock
-from eupg.manage.records import RecordFiles
+from eupg.manage.records import Manifest, RecordFiles
 from eupg.manage.request_states import State, Step
 from eupg.manage.requests import RequestBook
 from eupg.manage.roll import Roll
@@ -70,6 +71,7 @@ class Workspace:
         settings = self._settings
         self._elsewhere: str | None = ledger or settings.get("ledger")
         self._clock = clock
+        self._at_hand: dict[Manifest, Dataset] = {}
         self._known_roll: tuple[str, Roll] | None = None
 
     @cached_property
@@ -119,11 +121,17 @@ class Workspace:
         found: Json = json.loads(self._known()["method"])
         return found
 
-    def agree(self, schema: Schema, method: Json) -> None:
+    @property
+    def not_covered(self) -> list[str]:
+        """Sentences, agreed at the start, on what no claim of this workspace covers."""
+        return [str(sentence) for sentence in self._known().get("not_covered", [])]
+
+    def agree(self, schema: Schema, method: Json, not_covered: Sequence[str] = ()) -> None:
         """Write down, once, what the workspace is about."""
         # Made now, so that the public half can be handed out before the first certificate.
         _ = self.signing
-        content = {"format": "eupg-workspace-1", "method": json.dumps(method), "schema": schema.to_toml()}
+        content: dict[str, Any] = {"format": "eupg-workspace-1", "method": json.dumps(method)}
+        content |= {"schema": schema.to_toml(), "not_covered": list(not_covered)}
         if self._elsewhere:
             content["ledger"] = self._elsewhere
         write_atomically(self.folder / "workspace.toml", tomli_w.dumps(content, multiline_strings=True).encode())
@@ -166,6 +174,16 @@ class Workspace:
             known = self._known_roll = (current.roll, Roll.from_bytes(self.store.read(current.roll)))
         return known[1]
 
+    def read(self, current: Current) -> tuple[Dataset, Dataset]:
+        """Return the records in training and those held out; they stay in memory, and nothing else does."""
+        known, wanted = self._at_hand, (current.records, current.held_out)
+        self._at_hand = {part: known[part] if part in known else self.records.read(part) for part in wanted}
+        return self._at_hand[current.records], self._at_hand[current.held_out]
+
+    def remember(self, new: Current, data: Dataset, held: Dataset) -> None:
+        """Keep in memory what is live now, and nothing of what was before."""
+        self._at_hand = {new.records: data, new.held_out: held}
+
     def switch(self, new: Current) -> None:
         """Replace the pointer, then settle what follows from it."""
         checkpoint("before the pointer")
@@ -204,7 +222,7 @@ class Workspace:
         for folder in (self.folder, self.folder / "keys"):
             if folder.is_dir():
                 remove_partials(folder)
-        stray = self._clean_scratch()
+        stray = tuple(Store(self.scratch).collect(()))
         if current is not None and unsettled:
             self.settle(current)
         live = (current.live_files, current.live_records) if current is not None else (set[str](), set[str]())
@@ -222,7 +240,8 @@ class Workspace:
             )
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Let go of the database, and of records in memory."""
+        self._at_hand = {}
         if "ledger" in self.__dict__:
             self.ledger.close()
 
@@ -241,14 +260,6 @@ class Workspace:
         if stuck:
             self.book.advance_many(Step(name, State.FAILED, "interrupted before it was done") for name in stuck)
         return tuple(stuck)
-
-    def _clean_scratch(self) -> tuple[Deleted, ...]:
-        names = [p.name for p in self.scratch.iterdir()]
-        sizes = tuple(
-            Deleted(_digest((self.scratch / n).read_bytes()), (self.scratch / n).stat().st_size) for n in names
-        )
-        remove_files(self.scratch, names)
-        return sizes
 
     def _settled(self) -> int:
         noted = self._last_word()
