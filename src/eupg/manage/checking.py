@@ -8,6 +8,7 @@ from eupg.certify.certificate import Certificate
 from eupg.certify.verify import check_ledger_head, verify
 from eupg.errors import CertificateInvalid, StoreCorrupt
 from eupg.manage.ledger import Ledger
+from eupg.manage.status import running
 from eupg.manage.workspace import Workspace
 
 
@@ -19,7 +20,8 @@ def check_workspace(space: Workspace) -> None:
     if space.trained:
         current = space.current()
         strange = [*space.store.verify(current.live_files), *space.records.files.verify(current.live_records)]
-        if strange:
+        # While somebody changes the workspace, files that nothing points at yet are as they should be.
+        if strange and running(space) is None:
             raise StoreCorrupt(f"{len(strange)} files belong to nothing, first {strange[0]}: run recover")
 
 

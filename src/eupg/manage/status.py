@@ -75,11 +75,11 @@ def status_of(space: Workspace) -> WorkspaceStatus:
         claim=guarantee_from_json(current.releases[-1].claim).sentence(),
         requests=requests,
         waiting=tuple({"request": r.id, "state": str(r.state), "due": r.due.isoformat()} for r in waiting),
-        running=_running(space),
+        running=running(space),
     )
 
 
-def _running(space: Workspace) -> str | None:
+def running(space: Workspace) -> str | None:
     """Return what the owner of the lock is doing; the lock is tried, since a file alone does not tell who lives."""
     path = space.folder / "lock"
     try:
