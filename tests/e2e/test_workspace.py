@@ -210,7 +210,7 @@ def test_few_people_are_exposed_by_a_plan_and_everyone_else_is_erased_without_tr
     shutil.copy(folder / "people.csv", tmp_path)
     table = ("--data", "people.csv", "--label", people(3).schema.label.name, "--subject", "who", "--id", "record")
     planned = eupg(
-        *("plan", *table, "--learner", "logistic", "--guarantee", "kanonymity", "--k", "10", "--exposure", "0.1"),
+        *("plan", *table, "--learner", "logistic", "--guarantee", "kanonymity", "--k", "10", "--exposure", "0.2"),
         *("--out", "plan.json"),
         cwd=tmp_path,
     )

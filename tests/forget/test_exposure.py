@@ -11,7 +11,7 @@ from scipy.stats import binomtest
 from eupg import EUPG, LocalDP, ProbabilisticKAnonymity, Secret, Seeded, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.checks import check_unlearner
 from eupg.data.dataset import Dataset
-from eupg.errors import ParameterError
+from eupg.errors import DataError, ParameterError
 from eupg.learn.lightgbm_learner import LightGBMLearner
 from eupg.protect.guarantee import Exact
 from forget.test_eupg import OneRelease
@@ -32,7 +32,7 @@ def changed_rows(data: Dataset, rows) -> Dataset:
     return dataclasses.replace(data, X=X, y=y)
 
 
-@pytest.mark.parametrize("share", [0.0, 0.01, 0.2, 0.5, 1.0])
+@pytest.mark.parametrize("share", [0.0, 0.11, 0.2, 0.5, 1.0])
 def test_share_of_people_is_exposed_with_all_their_records(share):
     data = people(300)
     trained = dataclasses.replace(METHOD, exposure=share).train(data, Seeded(3))
@@ -127,13 +127,14 @@ def test_drawing_is_uniform_and_secret():
 @settings(max_examples=25, deadline=None)
 def test_forgetting_does_not_depend_on_the_order(seed, chosen):
     data, rng = people(120), Seeded(seed)
+    method = dataclasses.replace(METHOD, exposure=0.5)
     names = np.unique(data.subjects)
     leaving = [str(names[i % len(names)]) for i in chosen]
-    trained = METHOD.train(data, rng)
-    at_once = METHOD.forget(trained, data.select(~np.isin(data.subjects, leaving)), rng)
+    trained = method.train(data, rng)
+    at_once = method.forget(trained, data.select(~np.isin(data.subjects, leaving)), rng)
     state = trained
     for count in range(1, len(leaving) + 1):
-        state = METHOD.forget(state, data.select(~np.isin(data.subjects, leaving[:count])), rng)
+        state = method.forget(state, data.select(~np.isin(data.subjects, leaving[:count])), rng)
     assert state.ids == at_once.ids
     np.testing.assert_array_equal(state.model.predict_proba(data.X), at_once.model.predict_proba(data.X))
 
@@ -141,6 +142,17 @@ def test_forgetting_does_not_depend_on_the_order(seed, chosen):
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_contract_holds_at_any_exposure(share):
     check_unlearner(EUPG(LocalDP(1.0), SklearnLearner(), 2, 1, exposure=share), people(120))
+
+
+def test_fewer_exposed_people_than_fine_tuning_needs_are_refused_with_the_least_share():
+    data = people(300)
+    everyone = len(np.unique(data.subjects))
+    with pytest.raises(
+        DataError, match=rf"exposes 1, and fine-tuning needs at least 10: raise it to {10 / everyone:.2g}"
+    ):
+        dataclasses.replace(METHOD, exposure=0.01).train(data, Seeded(1))
+    assert not dataclasses.replace(METHOD, exposure=0.01, finetune=0).train(data, Seeded(1)).ids
+    dataclasses.replace(METHOD, exposure=11 / everyone).train(data, Seeded(1))
 
 
 @pytest.mark.parametrize("wrong", [-0.1, 1.1, float("nan"), "all", True, None])

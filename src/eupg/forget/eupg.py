@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
-from eupg.errors import ParameterError
+from eupg.errors import DataError, ParameterError
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model
@@ -17,6 +17,8 @@ from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 
 Rows = NDArray[np.bool_]
+# Fewer people than this say nothing that would not be about them alone.
+FEWEST_EXPOSED = 10
 _NO_PERSON = "no column names the person, so that each record counts as a person of its own"
 
 
@@ -93,6 +95,7 @@ class EUPG:
     def resume(self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness) -> Trained:
         """Fine-tune a base model that was made before from a release of exactly these records."""
         exposed = self._draw(data, frozenset(), rng)
+        self._check_enough(data, exposed)
         return self._serve(base, self.claim(claim, data), data, exposed, Released.of(data), rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
@@ -126,6 +129,16 @@ class EUPG:
         if self.exposure == 1 or data.schema.subject is not None:
             return claim
         return replace(claim, caveats=(*claim.caveats, _NO_PERSON))
+
+    def _check_enough(self, data: Dataset, exposed: Rows) -> None:
+        """Refuse a sample that is too small to learn from; later erasures may make it smaller."""
+        everyone, count = len(np.unique(data.subjects)), len(np.unique(data.subjects[exposed]))
+        if 0 < self.exposure < 1 and self.finetune and count < FEWEST_EXPOSED:
+            least = f"raise it to {FEWEST_EXPOSED / everyone:.2g}, or " if everyone > FEWEST_EXPOSED else ""
+            raise DataError(
+                f"exposure={self.exposure:g} of {everyone} people exposes {count}, and fine-tuning needs at least "
+                f"{FEWEST_EXPOSED}: {least}set it to 0 to serve the base model alone"
+            )
 
     def _draw(self, data: Dataset, exposed: frozenset[str], rng: Randomness) -> Rows:
         """Draw further people until the share is reached; people are drawn by name alone, all equally likely."""

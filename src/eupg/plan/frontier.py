@@ -18,7 +18,7 @@ import numpy as np
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
-from eupg.forget.eupg import EUPG
+from eupg.forget.eupg import EUPG, FEWEST_EXPOSED
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
 from eupg.protect.guarantee import Exact, Guarantee
@@ -118,7 +118,7 @@ def measure(
     mechanisms
         Guarantees by name.
     exposures
-        Shares of people seen raw.
+        Shares of people seen raw; those of too few people to fine-tune on are left out.
     seed
         Makes it repeatable; nothing that is made here is kept or served.
     watch
@@ -130,6 +130,8 @@ def measure(
     if not mechanisms or not all(0 <= e <= 1 for e in exposures):
         raise ParameterError(f"a plan needs a guarantee and exposures from 0 to 1, got {list(exposures)!r}")
     rng = Seeded(seed)
+    # Shares of too few people to fine-tune on are left out.
+    exposures = [e for e in exposures if e == 0 or round(e * people) >= FEWEST_EXPOSED]
     points = _controls(source, recipe, exposures, rng, watch)
     for name, mechanism in mechanisms.items():
         points += _guarantee(source, recipe, name, mechanism, exposures, rng, watch)
