@@ -123,7 +123,9 @@ def test_a_changed_byte_is_found_and_the_answer_is_no(folder, tmp_path):
     import shutil
 
     shutil.copytree(folder / "ws", tmp_path / "ws")
-    shutil.copy(folder / "c.json", tmp_path)
+    assert eupg("request", "--workspace", "ws", "--subject", "p40", cwd=tmp_path).returncode == 0
+    assert eupg("forget", "--workspace", "ws", cwd=tmp_path).returncode == 0
+    assert eupg("certify", "--workspace", "ws", "--out", "c.json", cwd=tmp_path).returncode == 0
     served = json.loads((tmp_path / "ws" / "current.json").read_text())["served"]
     file = tmp_path / "ws" / "store" / served
     file.write_bytes(file.read_bytes()[:-1] + b"!")
