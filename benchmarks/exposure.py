@@ -84,10 +84,10 @@ def _numbers(draw: int) -> np.random.Generator:
     return np.random.default_rng(draw)
 
 
-def run(path: Path, sets, learners, draws: int) -> None:
+def run(path: Path, sets, learners, draws) -> None:
     """Compute the cells that are not in the file yet."""
     done = {line["cell"] for line in read(path)}
-    for draw in range(draws):
+    for draw in draws:
         for name in sets:
             source = getattr(sources, name)()
             for learner in learners:
@@ -148,8 +148,9 @@ if __name__ == "__main__":
     parser.add_argument("sets", nargs="*", default=SETS)
     parser.add_argument("--learner", action="append")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--draw", type=int, action="append", help="only this draw; may be repeated")
     given = parser.parse_args()
     if given.what == "run":
-        run(given.file, given.sets or SETS, given.learner or LEARNERS, given.draws)
+        run(given.file, given.sets or SETS, given.learner or LEARNERS, given.draw or range(given.draws))
     else:
         report(given.file)
