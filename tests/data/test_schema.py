@@ -381,6 +381,18 @@ def test_inferred_categories_are_in_the_order_of_numbers_then_words():
     assert Schema.infer(table, label="ill")["town"].categories == expected
 
 
+def test_text_column_of_values_that_most_people_have_alone_names_people():
+    who = [i // 2 for i in range(44)]
+    table = pd.DataFrame({"who": who, "age": 1, "ill": ["no", "yes"] * 22})
+    for alone, refused in ((12, True), (11, False)):
+        names = table.assign(name=[f"n{i}" if i < alone else "Kim" for i in who])
+        if refused:
+            with pytest.raises(SchemaError, match=r"'name': most people have a value of their own, so it names people"):
+                Schema.infer(names, label="ill", subject="who")
+        else:
+            assert len(Schema.infer(names, label="ill", subject="who")["name"].categories) == alone + 1
+
+
 def test_text_column_in_which_all_values_differ_names_records():
     table = pd.DataFrame({"name": [f"n{i}" for i in range(21)], "age": 1, "ill": ["no", "yes", "no"] * 7})
     said = (

@@ -384,6 +384,14 @@ def test_start_from_another_table_is_refused_with_the_difference(learner, schema
         learner.fit(under(schema), effort=1, rng=rng(), start=base)
 
 
+def test_the_digest_of_a_model_file_is_no_test_of_a_guess_at_the_records(tmp_path):
+    """A deleted model's digest stays in the ledger; who trains again on the right guess must not get it again."""
+    for learner in ALL:
+        for name in ("deleted", "guess"):
+            learner.save(learner.fit(people(), effort=1, rng=rng()), tmp_path / name)
+        assert (tmp_path / "deleted").read_bytes() != (tmp_path / "guess").read_bytes()
+
+
 def test_model_files_are_neither_pickles_nor_hold_row_values(tmp_path):
     for learner in ALL:
         path = tmp_path / type(learner).__name__

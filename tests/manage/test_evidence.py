@@ -88,23 +88,42 @@ def test_k_anonymity_brings_its_own_measurements(tmp_path):
 def test_quick_attack_is_made_where_enough_people_are_held_out(tmp_path):
     manager = Manager(tmp_path, METHOD, rng=RNG)
     manager.train(RECORDS, hold_out=named(people(30, seed=9), "cedar"))
-    numbers = body(manager).measurement(Kind.MEMBERSHIP).numbers
-    assert (numbers["members"], numbers["nonmembers"]) == (3, 30)
+    asked = manager.request_many(subjects=[person(i) for i in range(20)])
+    manager.forget()
+    numbers = manager.certify(asked[0].id).body.measurement(Kind.MEMBERSHIP).numbers
+    assert (numbers["members"], numbers["nonmembers"]) == (60, 30)
     manager.close()
 
 
 def test_few_people_held_out_are_not_attacked_with(manager):
     assert len(HELD_OUT) < 20
-    assert body(manager).measurement(Kind.MEMBERSHIP) is None
+    manager.request_many(subjects=[person(i) for i in range(20)])
+    manager.forget()
+    assert not manager.certify().body.measurement(Kind.MEMBERSHIP).numbers
+
+
+def test_nothing_is_measured_about_so_few_people_that_it_would_be_about_them(tmp_path):
+    """What an attack finds about one record is its rank among others: it tells the label, and outlives the erasure."""
+    manager = Manager(tmp_path, METHOD, rng=RNG)
+    manager.train(RECORDS, hold_out=named(people(30, seed=9), "cedar"))
+    manager.request_many(subjects=[person(i) for i in range(19)])
+    manager.forget()
+    assert manager.audit(LossAttack(), references=0).members > 60, "those who stay are asked about instead"
+    found = manager.certify().body.measurement(Kind.MEMBERSHIP)
+    assert "fewer than 20 people" in found.sentence
+    assert not found.numbers
+    assert not any("audits" in e.body for e in manager.space.ledger.entries(kinds=["measure"]))
+    manager.close()
 
 
 def test_audit_of_the_forgotten_is_told(manager):
-    request = manager.request_erasure(subject=person(3))
+    asked = manager.request_many(subjects=[person(i) for i in range(20)])
     manager.forget()
     report = manager.audit(LossAttack(), references=0)
-    found = manager.certify(request.id).body.measurement(Kind.MEMBERSHIP)
+    found = manager.certify(asked[3].id).body.measurement(Kind.MEMBERSHIP)
     assert found.numbers["auc"] == report.auc
-    assert found.numbers["members"] == 3
+    assert found.numbers["members"] == 60
+    assert manager.audit(LossAttack(), references=0).members == 90, "they are not kept in memory after that"
 
 
 def test_audit_of_those_who_stay_is_noted_and_not_told_to_the_one_who_left(manager):
@@ -113,7 +132,7 @@ def test_audit_of_those_who_stay_is_noted_and_not_told_to_the_one_who_left(manag
     other = Manager(manager.space.folder, rng=RNG)
     assert other.audit(LossAttack(), references=0).members == 147
     assert [e.body["about"] for e in manager.space.ledger.entries(kinds=["audit"])] == ["records still in training"]
-    assert other.certify(request.id).body.measurement(Kind.MEMBERSHIP) is None
+    assert not other.certify(request.id).body.measurement(Kind.MEMBERSHIP).numbers
     other.close()
 
 
@@ -142,3 +161,36 @@ def test_certificate_is_noted_with_its_digest(manager):
     paper = manager.certify(request.id)
     noted = manager.space.book.history(request.id)[-1]
     assert (noted.kind, noted.body["details"]["certificate"]) == ("request.certified", paper.digest)
+
+
+def test_records_that_came_in_again_are_named_as_not_covered(manager):
+    request = manager.request_erasure(subject=person(3))
+    manager.forget()
+    assert not any("again" in sentence for sentence in manager.certify(request.id).body.not_covered)
+    manager.add(RECORDS.of_subjects([person(3)]))
+    said = "What came in again: records of this person since the erasure (3)."
+    assert said in manager.certify(request.id).body.not_covered
+
+
+def test_other_records_of_the_same_person_are_named_as_not_covered(manager):
+    request = manager.request_erasure(record=str(RECORDS.ids[9]))
+    manager.forget()
+    said = "What other records of this person that were kept (2) tell about the erased one."
+    assert said in manager.certify(request.id).body.not_covered
+
+
+def test_records_that_another_request_took_along_were_seen_by_an_earlier_model(manager, tmp_path):
+    """Asked for while a forget runs that erases them: the next one has nothing to train."""
+    late = []
+
+    def watch(step, work):
+        if step == "forget":
+            late.append(Manager(manager.space.folder).request_erasure(record=str(RECORDS.ids[9])))
+        return work()
+
+    manager._watch = watch
+    manager.request_erasure(subject=str(RECORDS.subjects[9]))
+    manager.forget()
+    assert not manager.forget().trained
+    found = manager.certify(late[0].id).body.measurement(Kind.EXPOSURE)
+    assert found.sentence.startswith("An earlier model had been fitted on 1 of the records")

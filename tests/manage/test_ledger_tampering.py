@@ -259,6 +259,14 @@ def test_flipped_bit_anywhere_in_the_file_is_found_or_means_nothing(whole, tmp_p
         shutil.rmtree(folder)
 
 
+def test_damaged_name_that_is_no_text_any_more_is_refused(whole, tmp_path):
+    content = bytearray(whole[0].read_bytes())
+    content[content.index(b"CREATE TABLE") + 8] ^= 0x80
+    (tmp_path / "ledger.db").write_bytes(content)
+    with pytest.raises(LedgerCorrupt, match="the database is damaged"):
+        Ledger(tmp_path / "ledger.db")
+
+
 def test_every_flipped_byte_inside_an_entry_is_named(whole, tmp_path):
     path, entries, _, _ = whole
     content = path.read_bytes()

@@ -5,7 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eupg import EUPG, LocalDP, Manager, NoGuarantee, Seeded, SklearnLearner
+from eupg import EUPG, LocalDP, Manager, NoGuarantee, Schema, Seeded, SklearnLearner
 from eupg.errors import DataError, ParameterError, PrivacyError, RequestRefused, UnknownRequest, WorkspaceState
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained
@@ -238,6 +238,18 @@ class TestRequests:
             first, second = manager.request_many(subjects=[person(3), person(3)])
             assert first.id == second.id == manager.request_erasure(subject=person(3)).id
             assert manager.forget().records == 3
+
+    def test_by_a_name_where_no_column_names_people_are_refused_and_not_noted(self, tmp_path):
+        """A person would be told that nothing is held about them, which nobody here can know."""
+        schema = Schema(tuple(a for a in RECORDS.schema.attributes if a is not RECORDS.schema.subject))
+        nameless = dataclasses.replace(RECORDS, schema=schema, subjects=RECORDS.ids)
+        manager = Manager(tmp_path, METHOD, rng=RNG)
+        manager.train(nameless, hold_out=0.1)
+        with pytest.raises(RequestRefused, match="no column names people here"):
+            manager.request_erasure(subject=person(3))
+        assert not any(manager.status().requests.counts.values())
+        assert manager.request_erasure(record=record(9)).state is State.ACCEPTED
+        manager.close()
 
     def test_after_erasure_are_rejected(self, tmp_path):
         with trained(tmp_path) as manager:

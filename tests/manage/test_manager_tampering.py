@@ -222,6 +222,13 @@ class TestCertificates:
                 manager.verify(paper)
             other.verify(paper)
 
+    def test_with_a_better_claim_than_the_ledger_has_is_refused(self, manager):
+        body = certified(manager).body
+        better = dataclasses.replace(body.claimed.claim, epsilon=body.claimed.claim.epsilon / 100)
+        false = dataclasses.replace(body, claimed=dataclasses.replace(body.claimed, claim=better))
+        with pytest.raises(CertificateInvalid, match="another story"):
+            manager.verify(sign(false, manager.space.signing))
+
     def test_signed_by_a_thief_of_the_key_is_refused(self, manager):
         paper = certified(manager)
         body = paper.body

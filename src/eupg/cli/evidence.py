@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from eupg.cli.workspace import add_command, opened, show
-from eupg.errors import ParameterError, StorageError, WorkspaceState
+from eupg.errors import CertificateRefused, DataError, ParameterError, StorageError, WorkspaceState
 
 
 def add_to(commands: Any) -> None:
@@ -39,10 +39,14 @@ def _audit(options: argparse.Namespace, console: Console) -> int:
 def _certify(options: argparse.Namespace, console: Console) -> int:
     from eupg.certify.render import page
 
+    for path in (options.out, options.page):
+        # Before anything is signed: a certificate that is noted and not written is one that nobody has.
+        if path is not None and not path.parent.is_dir():
+            raise StorageError(f"there is no folder {path.parent}: make it, or name another file")
     with opened(options, console) as manager:
         try:
             certificate = manager.certify(options.request)
-        except WorkspaceState as error:
+        except (CertificateRefused, WorkspaceState) as error:
             show(options, console, f"eupg: {error}", {"error": str(error)})
             return 1
     try:
@@ -62,6 +66,8 @@ def _verify(options: argparse.Namespace, console: Console) -> int:
 
     if options.file is None and options.workspace is None:
         raise ParameterError("what is to be verified? pass a certificate, or --workspace")
+    if options.file is not None and not options.file.is_file():
+        raise DataError(f"no file {options.file}: name a certificate's file")
     shown = []
     try:
         if options.file is not None and options.key is not None:
@@ -73,7 +79,8 @@ def _verify(options: argparse.Namespace, console: Console) -> int:
         if options.workspace is not None:
             with opened(options, console) as manager:
                 manager.verify(options.file)
-            shown.append("ledger, requests, models and records of the workspace agree with it")
+            whom = "each other" if options.file is None else "it"
+            shown.append(f"ledger, requests, models and records of the workspace agree with {whom}")
     except (CertificateInvalid, LedgerCorrupt, StoreCorrupt, UnknownRequest, WorkspaceDamaged) as error:
         show(options, console, f"NOT VERIFIED: {error}", {"verified": False, "why": str(error)})
         return 1

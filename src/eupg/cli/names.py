@@ -72,12 +72,16 @@ def careful_recipe(name: str) -> CarefulRecipe:
 
 def follow_plan(options: argparse.Namespace) -> list[str]:
     """Take guarantee, exposure and learner from a plan; return what certificates must say because of it."""
+    chosen = ("guarantee", "k", "epsilon", "exposure", "learner")
+    given = [f"--{name}" for name in chosen if getattr(options, name) is not None]
+    if given:
+        raise ParameterError(f"the plan chooses {', '.join(given)}: pass --plan without it, or no plan")
     try:
         values = json.loads(options.plan.read_text(encoding="utf-8"))
         take, looked = values["take"], str(values["not_covered"])
         kind, _, value = str(take["guarantee"]).partition("=")
         options.guarantee = {"k": "kanonymity", "ε": "dp"}[kind]
-        options.k, options.epsilon = (int(value), options.epsilon) if kind == "k" else (options.k, float(value))
+        options.k, options.epsilon = (int(value), None) if kind == "k" else (None, float(value))
         options.exposure, options.learner = float(take["exposure"]), str(take["learner"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{options.plan} is no plan ({error!r}): pass a file that eupg plan --out wrote") from error
@@ -90,8 +94,8 @@ def mechanism(options: argparse.Namespace) -> Mechanism:
     from eupg.protect.local_dp import LocalDP
 
     if options.guarantee == "kanonymity":
-        return ProbabilisticKAnonymity(options.k)
-    return LocalDP(options.epsilon, label_epsilon=options.label_epsilon)
+        return ProbabilisticKAnonymity(30 if options.k is None else options.k)
+    return LocalDP(1.0 if options.epsilon is None else options.epsilon, label_epsilon=options.label_epsilon)
 
 
 def source(name: str) -> Source:

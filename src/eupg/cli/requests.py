@@ -85,7 +85,7 @@ def _forget(options: argparse.Namespace, console: Console) -> int:
     if not done.requests:
         show(options, console, "Nobody is waiting.", asdict(done))
         return 0
-    how = "The base model was fine-tuned again" if done.trained else "No model had seen them, so none was trained"
+    how = "The base model was fine-tuned again" if done.trained else "The served model had not seen them"
     count = len(done.requests)
     words = f"{count:,} request{'s' * (count > 1)}, {done.records:,} records erased in {done.seconds:.2f} s. {how}."
     words += "\n" + "\n".join(done.requests[:20])

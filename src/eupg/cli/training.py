@@ -12,7 +12,7 @@ from rich.console import Console
 from eupg.cli.names import GUARANTEES, LEARNERS, careful_recipe, follow_plan, mechanism, read_records, recipe
 from eupg.cli.workspace import add_command, opened, show
 from eupg.data.dataset import Dataset, read_table
-from eupg.errors import DataError, ParameterError
+from eupg.errors import DataError, ParameterError, StorageError
 from eupg.rng import Seeded
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ def add_to(commands: Any) -> None:
     train.add_argument("--id", dest="identifier", metavar="COL", help="the column of record ids")
     train.add_argument("--schema", type=Path, metavar="FILE", help="public bounds and categories (TOML)")
     train.add_argument("--guarantee", choices=GUARANTEES, help="needed unless --plan says it")
-    train.add_argument("--k", type=int, default=30, help="smallest group (kanonymity; default 30)")
-    train.add_argument("--epsilon", type=float, default=1.0, help="privacy budget a record (dp; default 1)")
+    train.add_argument("--k", type=int, help="smallest group (kanonymity; default 30)")
+    train.add_argument("--epsilon", type=float, help="privacy budget a record (dp; default 1)")
     train.add_argument("--label-epsilon", type=float, help="a further budget that covers the label too (dp)")
     train.add_argument("--learner", choices=LEARNERS, help="needed unless --plan says it")
     train.add_argument(
@@ -138,10 +138,13 @@ def _predict(options: argparse.Namespace, console: Console) -> int:
 
     frame = pd.DataFrame(out | {schema.label.name: np.asarray(classes, dtype=object)[found.argmax(axis=1)]})
     frame.index = table.index
-    if suffix == ".csv":
-        frame.to_csv(options.out, index_label="row")
-    else:
-        frame.to_parquet(options.out)
+    try:
+        if suffix == ".csv":
+            frame.to_csv(options.out, index_label="row")
+        else:
+            frame.to_parquet(options.out)
+    except OSError as error:
+        raise StorageError(f"the predictions could not be written ({error}): name another file") from error
     show(options, console, f"{len(frame):,} predictions: {options.out}", {"rows": len(frame), "out": str(options.out)})
     return 0
 

@@ -180,11 +180,12 @@ class Schema:
                 raise SchemaError(f"no column {name!r} in the table; it has {list(table.columns)}")
         roles = dict.fromkeys(confidential, Role.CONFIDENTIAL) | {label: Role.LABEL}
         keys = dict.fromkeys(identifiers, Role.IDENTIFIER) | ({subject: Role.SUBJECT} if subject else {})
+        whose = table[subject] if subject else None
         return cls(
             tuple(
                 known.get(name)
                 or (Key(name=name, role=keys[name]) if name in keys else None)
-                or _look_at(table[name], name, roles.get(name, Role.QUASI_IDENTIFIER))
+                or _look_at(table[name], name, roles.get(name, Role.QUASI_IDENTIFIER), whose)
                 for name in table.columns
             )
         )
@@ -204,7 +205,7 @@ def as_frame(table: Any) -> pd.DataFrame:
     return frame
 
 
-def _look_at(column: pd.Series, name: str, role: Role) -> Attribute:
+def _look_at(column: pd.Series, name: str, role: Role, whose: pd.Series | None) -> Attribute:
     import pandas as pd
 
     missing = Missing.KEEP if column.isna().any() and role is not Role.LABEL else Missing.REFUSE
@@ -232,11 +233,22 @@ def _look_at(column: pd.Series, name: str, role: Role) -> Attribute:
             f"column {name!r}: all {len(text)} values differ, so it names records: list it under identifiers, "
             "name it as subject, or drop it"
         )
+    if whose is not None and role is not Role.LABEL and _names_people(column, whose):
+        raise SchemaError(
+            f"column {name!r}: most people have a value of their own, so it names people, and a list of its values "
+            "would outlive them: list it under identifiers, declare it, or drop it"
+        )
     if not categories:
         raise SchemaError(f"column {name!r}: all {len(text)} values are missing: drop the column, or declare it")
-    return Categorical(
-        name=name, role=role, missing=missing, categories=tuple(categories), inferred=("categories", *seen)
-    )
+    read = ("categories", *seen)
+    return Categorical(name=name, role=role, missing=missing, categories=tuple(categories), inferred=read)
+
+
+def _names_people(column: pd.Series, whose: pd.Series) -> bool:
+    """Tell whether more than half of the people, of more than 20, have a value that is theirs alone."""
+    pairs = whose.to_frame("who").assign(value=column.to_numpy()).dropna().drop_duplicates()
+    alone = pairs[~pairs["value"].duplicated(keep=False)]
+    return bool(20 < whose.nunique() < 2 * alone["who"].nunique())
 
 
 def _outward(extreme: float) -> float:

@@ -4,12 +4,17 @@ Parsers of model formats may crash the whole process on a damaged file, so a fil
 The line also says which learner wrote the file and under which schema. The digest covers the line and the bytes: scales
 or classes changed in the line would change what the model says. A digest finds damage, not malice: where a file comes
 from is for the caller to know.
+
+Each file carries random salt. Its digest may outlive it in a ledger, and a learner without randomness writes the same
+bytes for the same records: without salt whoever knows the others could try out values of a forgotten record until the
+digest of the deleted model fits.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +27,7 @@ from eupg.data.schema import Schema
 from eupg.errors import ModelFileError, SchemaError
 
 _LONGEST_LINE = 16 * 2**20
+_SALT_BYTES = 16
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class ModelFile:
 
 def write_model(path: str | Path, form: str, schema: Schema, payload: bytes, **about: Any) -> None:
     """Write a model's bytes behind their description."""
-    line = {"format": form, "schema": schema.to_toml(), **about}
+    line = {"format": form, "schema": schema.to_toml(), "salt": secrets.token_hex(_SALT_BYTES), **about}
     line["sha256"] = _digest(line, payload)
     Path(path).write_bytes(json.dumps(line).encode() + b"\n" + payload)
 

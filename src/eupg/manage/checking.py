@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+from eupg.certify.canonical import canonical
 from eupg.certify.certificate import Certificate
 from eupg.certify.verify import check_ledger_head, verify
 from eupg.errors import CertificateInvalid, StoreCorrupt
 from eupg.manage.ledger import Ledger
+from eupg.manage.request_states import State
 from eupg.manage.status import running
 from eupg.manage.workspace import Workspace
 
@@ -33,10 +36,15 @@ def check_certificate(space: Workspace, certificate: Certificate | str | Path) -
     body = read.body
     found = space.book.get(body.request.id)
     served = {str(entry.body["served"]) for entry in space.ledger.entries(kinds=["deploy"])}
-    if found.digest != body.request.digest or body.provenance.new_model not in served:
+    told: Any = next(
+        (e.body["details"] for e in space.book.history(found.id) if e.kind == f"request.{State.COMPLETED}"), {}
+    )
+    same = (found.digest, told.get("records")) == (body.request.digest, body.request.records_erased)
+    same = same and canonical(told.get("claim")) == canonical(body.claimed.claim.to_json())
+    if not same or body.provenance.new_model not in served:
         raise CertificateInvalid(
-            "the certificate is signed with this workspace's key, but the ledger tells another story about its request "
-            "or its model: find out who else has the key"
+            "the certificate is signed with this workspace's key, but the ledger tells another story about its "
+            "request, claim or model: find out who else has the key"
         )
 
 

@@ -127,6 +127,9 @@ class Database:
             yield
         except DBAPIError as error:
             raise self._plain(error) from error
+        except UnicodeDecodeError as error:
+            # Of a damaged file SQLite quotes a name that is no text, and the driver cannot even read the message.
+            raise LedgerCorrupt(f"{self.name}: the database is damaged; restore it from a backup") from error
 
     def _plain(self, error: DBAPIError) -> EupgError:
         cause: Any = error.orig

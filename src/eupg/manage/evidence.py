@@ -23,6 +23,7 @@ from eupg.manage.auditing import FORGOTTEN
 from eupg.manage.current import Current
 from eupg.manage.description import describe
 from eupg.manage.events import Entry
+from eupg.manage.forgetting import FEWEST_AUDITED
 from eupg.manage.request_states import Request, State
 from eupg.manage.workspace import Workspace
 from eupg.protect.guarantee import KAnonymous, guarantee_from_json
@@ -67,7 +68,7 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
         ],
         provenance=_provenance(space, current, next(e.body for e in noted if e.kind == "forget")),
         ledger=LedgerHead(number=head.number, digest=head.digest),
-        not_covered=(*space.not_covered, *not_covered),
+        not_covered=(*space.not_covered, *_still_held(space, current, request), *not_covered),
     )
 
 
@@ -83,6 +84,15 @@ def _asked(request: Request, history: Mapping[str, Entry], records: int) -> Aske
         identity_verified=request.verified,
         records_erased=records,
     )
+
+
+def _still_held(space: Workspace, current: Current, request: Request) -> list[str]:
+    """Say what is held of the same person when the certificate is issued: the claim does not speak of it."""
+    again, others = space.roll(current).still_held(request)
+    found = [f"What came in again: records of this {request.unit} since the erasure ({again})."] if again else []
+    if others:
+        found.append(f"What other records of this person that were kept ({others}) tell about the erased one.")
+    return found
 
 
 def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, linking: bool) -> list[Measurement]:
@@ -105,13 +115,19 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
         found.append(Measurement.near_duplicates(measures["duplicates"]["report"], measures["duplicates"]["words"]))
     else:
         found.append(Measurement.missing(Kind.NEAR_DUPLICATES, "no record in training was erased, or none was left"))
+    if not audits:
+        why = f"a figure about fewer than {FEWEST_AUDITED} people forgotten together would be about each of them"
+        found.append(Measurement.missing(Kind.MEMBERSHIP, why))
     return found + [Measurement.audit(a["report"], a["words"]) for a in audits]
 
 
 def _exposure(forget: Mapping[str, Any], exposed: int) -> Measurement:
     """Say whether the model had seen the records, and how long forgetting took."""
     took = f"{forget['elapsed_ms']:g} ms"
-    if exposed:
+    if exposed and not forget["trained"]:
+        result = "seen raw by an earlier model, which another request had replaced before"
+        words = f"An earlier model had been fitted on {exposed} of the records; another request had replaced it before."
+    elif exposed:
         result = f"seen raw, so the base model was fine-tuned again; {took}"
         words = f"The model in use had been fitted on {exposed} of the records; it was replaced within {took}."
     else:
@@ -140,7 +156,7 @@ def _provenance(space: Workspace, current: Current, forget: Mapping[str, Any]) -
         libraries=_versions(),
         base_model=forget["base"],
         release=forget["release"],
-        new_model=current.served,
+        new_model=forget["served"],
         retained=current.retained,
         schema=hashlib.sha256(space.schema.to_toml().encode()).hexdigest(),
         data_derived=tuple(Derived(what=c, source="the records themselves") for c in space.schema.caveats),

@@ -23,6 +23,8 @@ from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, Unit
 
 # Fewer held-out people than this say nothing about chance.
 _ENOUGH_HELD_OUT = 20
+# What an attack finds about one record is that record's rank: it would tell its label, and outlive the erasure.
+FEWEST_AUDITED = 20
 # More than this make the interval hardly narrower where few people are forgotten: every second, third… is asked.
 _MANY_HELD_OUT = 2_000
 
@@ -111,13 +113,18 @@ def _about(claim: Guarantee, records: int) -> Guarantee:
     return replace(claim, records=records) if per_record else claim  # type: ignore[call-arg]
 
 
+def enough_to_audit(forgotten: Dataset) -> bool:
+    """Tell whether so many people were forgotten that a figure about them all is about none of them."""
+    return len(np.unique(forgotten.subjects)) >= FEWEST_AUDITED
+
+
 def measured(after: Model, base: Model, forgotten: Dataset, retained: Dataset, held: Dataset) -> dict[str, Json]:
     """Measure what can be measured at once, while the forgotten records are still in memory: twins, and one attack."""
     found: dict[str, Json] = {}
     if len(forgotten) and len(retained):
         twins = near_duplicates(forgotten, retained)
         found["duplicates"] = {"report": twins.to_json(), "words": twins.sentence()}
-    if len(forgotten) and len(held) >= _ENOUGH_HELD_OUT:
+    if enough_to_audit(forgotten) and len(held) >= _ENOUGH_HELD_OUT:
         held = held.select(np.arange(len(held)) % -(-len(held) // _MANY_HELD_OUT) == 0)
         report = audit(
             after,

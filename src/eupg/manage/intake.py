@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from eupg.errors import RequestRefused
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.request_states import Receipt, Request, State, Step
 from eupg.manage.roll import person_digest, record_digest
@@ -25,9 +28,16 @@ def accept(space: Workspace, requests: Sequence[Request]) -> list[Request]:
     """Accept requests that wait; those about nobody here are rejected, and say so."""
     roll = space.roll(space.current())
     waiting = {r.id: r for r in requests if r.state in (State.RECEIVED, State.VERIFIED)}
+    # Where no column names people, each record counts as one, and who asks by a person's name would seem unknown.
+    nameless = space.schema.subject is None and roll.count_people(np.ones_like(roll.gone)) == len(roll.gone)
     steps = []
     for request, rows in roll.asked_for(list(waiting.values())):
         known = not roll.gone[rows].all()
+        if nameless and request.unit == "person" and not len(rows):
+            raise RequestRefused(
+                "no column names people here, so a request by a person's name finds nobody: ask by record, or train "
+                "anew with the column that names the person"
+            )
         why = None if known else f"no record of this {request.unit} is held here"
         steps.append(Step(request.id, State.ACCEPTED if known else State.REJECTED, why))
     now = {r.id: r for r in space.book.advance_many(steps)}

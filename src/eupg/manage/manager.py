@@ -36,6 +36,7 @@ from eupg.manage.auditing import audit_served
 from eupg.manage.checking import check_certificate, check_workspace
 from eupg.manage.description import describe, rebuild
 from eupg.manage.evidence import body_for
+from eupg.manage.forgetting import enough_to_audit
 from eupg.manage.intake import accept as accept_all
 from eupg.manage.intake import receive
 from eupg.manage.killpoint import checkpoint
@@ -135,10 +136,7 @@ class Manager:
             self._workshop.renew()
 
     def add(self, records: Dataset) -> None:
-        """Take in new records; they are fine-tuned on and never touch the base model, so forgetting them is exact.
-
-        Records of people who are held out are held out, too.
-        """
+        """Take in new records, which never touch the base model; those of people held out are held out, too."""
         with self.space.changing("add"):
             self._workshop.add(records)
 
@@ -215,15 +213,16 @@ class Manager:
     ) -> AuditReport:
         """Attack the served model, and note the result for certificates.
 
-        After a forget in this process the members are the records that were just forgotten, which are in memory alone;
-        otherwise a sample of the records still in training: how exposed are those who stay? Non-members are the
-        people held out.
+        After a forget of 20 people or more in this process the members are the records that were just forgotten, which
+        are in memory alone and given up now; otherwise a sample of the records still in training: how exposed are
+        those who stay? Non-members are the people held out.
         """
         current = self.space.current()
         last = self._last[1] if self._last is not None and self._last[0] == current.number else None
+        self._last = None
         return audit_served(
             self._workshop,
-            last if last is not None and len(last) else None,
+            last if last is not None and enough_to_audit(last) else None,
             attack=attack or RMIA(),
             references=references,
             sample=sample,

@@ -156,6 +156,14 @@ class Roll:
             found |= zip((r.id for r in mine), index.rows([r.digest for r in mine]), strict=True)
         return [(request, found[request.id]) for request in requests]
 
+    def still_held(self, request: Request) -> tuple[int, int]:
+        """Count the records that came in again under a request's digest, and the others of the same person."""
+        ((_, rows),) = self.asked_for([request])
+        here = ~self.gone
+        theirs = np.isin(self._people.number, self._people.number[rows]) & here
+        again = int(here[rows].sum())
+        return again, int(theirs.sum()) - again
+
     @cached_property
     def _people(self) -> Index:
         return Index.of(self.people)

@@ -174,6 +174,7 @@ class Workshop:
             changes["held_out"] = files.without(current.held_out, ids=held.select(held_going).ids).manifest
         found = measured(model or self.load(current.served), base, forgotten, retained, apart)
         changes["roll"] = self._note(roll.without(erasure.gone).exposing(chosen))
+        about["served"] = str(changes.get("served", current.served))
         about["elapsed_ms"] = round(1000 * (time.perf_counter() - started), 1)
         new = current.followed_by(
             (Event("forget", about), *events, Event("measure", found)),

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from sqlalchemy import make_url
 
 from eupg.certify.keys import SigningKey, digest_key
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.errors import StorageError, WorkspaceDamaged, WorkspaceState
+from eupg.errors import ParameterError, StorageError, WorkspaceDamaged, WorkspaceState
 from eupg.manage.atomic import make_folder, remove_partials, write_atomically
 from eupg.manage.current import Current
 from eupg.manage.events import Entry, Json
@@ -59,8 +60,7 @@ class Workspace:
     folder
         Made if it is not there, for its owner alone.
     ledger
-        A database URL, where the ledger is not to be a SQLite file in the folder. A password belongs into the
-        database's own configuration (``~/.pgpass``), not here.
+        A database URL without a password, where the ledger is not to be a SQLite file in the folder.
     clock
         Tells the time.
     """
@@ -116,10 +116,9 @@ class Workspace:
         return RecordFiles(self.folder / "records", self.schema)
 
     @property
-    def method(self) -> Json:
+    def method(self) -> Any:
         """The description of the method, as it was agreed at the start."""
-        found: Json = json.loads(self._known()["method"])
-        return found
+        return json.loads(self._known()["method"])
 
     @property
     def not_covered(self) -> list[str]:
@@ -133,6 +132,10 @@ class Workspace:
         content: dict[str, Any] = {"format": "eupg-workspace-1", "method": json.dumps(method)}
         content |= {"schema": schema.to_toml(), "not_covered": list(not_covered)}
         if self._elsewhere:
+            if make_url(self._elsewhere).password is not None:
+                raise ParameterError(
+                    "the ledger's address holds a password: put it into ~/.pgpass or PGPASSFILE instead"
+                )
             content["ledger"] = self._elsewhere
         write_atomically(self.folder / "workspace.toml", tomli_w.dumps(content, multiline_strings=True).encode())
         for name in ("schema", "records"):
@@ -169,10 +172,9 @@ class Workspace:
 
     def roll(self, current: Current) -> Roll:
         """Return the roll of everyone taken in; what a digest names never changes, so the last one is kept at hand."""
-        known = self._known_roll
-        if known is None or known[0] != current.roll:
-            known = self._known_roll = (current.roll, Roll.from_bytes(self.store.read(current.roll)))
-        return known[1]
+        if self._known_roll is None or self._known_roll[0] != current.roll:
+            self._known_roll = (current.roll, Roll.from_bytes(self.store.read(current.roll)))
+        return self._known_roll[1]
 
     def read(self, current: Current) -> tuple[Dataset, Dataset]:
         """Return the records in training and those held out; they stay in memory, and nothing else does."""
@@ -234,10 +236,10 @@ class Workspace:
         if noted is None and found is None:
             return
         if noted is None or found is None or noted.body["digest"] != _digest(found):
-            raise WorkspaceDamaged(
-                "current.json is not what the ledger last noted: it was changed, or a change was interrupted; "
-                "run recover, and if this stays, restore it from a backup"
+            why = (
+                "it was changed, or a change was interrupted; run recover, and if this stays, restore it from a backup"
             )
+            raise WorkspaceDamaged(f"current.json is not what the ledger last noted: {why}")
 
     def close(self) -> None:
         """Let go of the database, and of records in memory."""

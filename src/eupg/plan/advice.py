@@ -47,13 +47,19 @@ def advise(frontier: Frontier, *, tolerance: float = 0.3, requests_a_month: floa
     mine = [p for p in frontier.points if not p.is_control]
     good = [p for p in mine if p.utility >= retrain.utility - tolerance]
     chosen = min(good, key=lambda p: (p.expected_s, -p.utility)) if good else max(mine, key=lambda p: p.utility)
-    words = [
+    words = (
+        []
+        if good
+        else [
+            f"Nothing protected comes within {tolerance:g} points of full retraining here: prefer an exact control. "
+            "If you cannot afford one:"
+        ]
+    )
+    words += [
         f"Take {chosen.name}: {frontier.utility_name} {chosen.utility:.1f} against {retrain.utility:.1f} for full "
         f"retraining; {chosen.free:.1%} of erasures need no training, and one costs {_seconds(chosen.expected_s)} on "
         f"average instead of {_seconds(retrain.expected_s)}."
     ]
-    if not good:
-        words.append(f"Nothing protected comes within {tolerance:g} points of full retraining here.")
     yearly = [_seconds(12 * requests_a_month * p.expected_s) for p in (chosen, retrain)]
     words.append(
         f"At {requests_a_month:g} requests a month that is {yearly[0]} of training a year, with full retraining "
