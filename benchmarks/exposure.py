@@ -84,7 +84,7 @@ def _numbers(draw: int) -> np.random.Generator:
     return np.random.default_rng(draw)
 
 
-def run(path: Path, sets, learners, draws) -> None:
+def run(path: Path, sets, learners, draws, guarantees=("control", *GUARANTEES)) -> None:
     """Compute the cells that are not in the file yet."""
     done = {line["cell"] for line in read(path)}
     for draw in draws:
@@ -92,7 +92,7 @@ def run(path: Path, sets, learners, draws) -> None:
             source = getattr(sources, name)()
             for learner in learners:
                 recipe = getattr(recipes, f"{learner}_recipe")()
-                for guarantee in ("control", *GUARANTEES):
+                for guarantee in guarantees:
                     cell = f"{name}/{learner}/{guarantee}/{draw}"
                     if cell in done:
                         continue
@@ -148,9 +148,16 @@ if __name__ == "__main__":
     parser.add_argument("sets", nargs="*", default=SETS)
     parser.add_argument("--learner", action="append")
     parser.add_argument("--draws", type=int, default=5)
+    parser.add_argument("--guarantee", action="append", choices=("control", *GUARANTEES))
     parser.add_argument("--draw", type=int, action="append", help="only this draw; may be repeated")
     given = parser.parse_args()
     if given.what == "run":
-        run(given.file, given.sets or SETS, given.learner or LEARNERS, given.draw or range(given.draws))
+        run(
+            given.file,
+            given.sets or SETS,
+            given.learner or LEARNERS,
+            given.draw or range(given.draws),
+            *filter(None, [given.guarantee]),
+        )
     else:
         report(given.file)
