@@ -111,3 +111,14 @@ def test_workspace_opens_again_with_its_exposure(manager, tmp_path):
     again = Manager(tmp_path / "ws")
     assert repr(again.method) == repr(METHOD)
     again.close()
+
+
+def test_somebody_forgotten_by_another_process_does_not_stay_in_this_ones_memory(manager, tmp_path):
+    person = min(exposed(manager))
+    assert any(person in data.subjects for data in manager.space._at_hand.values())
+    other = Manager(tmp_path / "ws", rng=Seeded(3))
+    other.request_erasure(subject=person)
+    other.forget()
+    other.close()
+    manager.predict(people(3).X)
+    assert not any(person in data.subjects for data in manager.space._at_hand.values())

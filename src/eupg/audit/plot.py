@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,26 @@ def roc_figure(report: AuditReport, path: str | Path) -> Path:
     path
         Where to write, ``.svg`` or ``.png``.
     """
+    if report.scores is None:
+        raise DataError("this report has no scores (it was read from JSON): draw the one that report() returned")
+    return save_figure(path, (5.6, 4.8), lambda axes: _draw(axes, report))
+
+
+def save_figure(path: str | Path, size: tuple[float, float], draw: Callable[[Any], None]) -> Path:
+    """Draw on one pair of axes and write them as ``.svg`` or ``.png``; the same drawing gives the same file."""
     target = Path(path)
     if target.suffix.lower() not in _SUFFIXES:
         raise ParameterError(f"a figure is written as .svg or .png, got {target.name!r}")
-    if report.scores is None:
-        raise DataError("this report has no scores (it was read from JSON): draw the one that report() returned")
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise MissingFramework("a ROC figure needs matplotlib: pip install 'eupg[demo]'") from error
+        raise MissingFramework("a figure needs matplotlib: pip install 'eupg[demo]'") from error
+    target.parent.mkdir(parents=True, exist_ok=True)
     style: Any = {"font.size": 10, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "eupg"}
     with mpl.rc_context(style):
-        figure = Figure(figsize=(5.6, 4.8), layout="constrained")
-        _draw(figure.add_subplot(), report)
+        figure = Figure(figsize=size, layout="constrained")
+        draw(figure.add_subplot())
         metadata: Any = {"Date": None} if target.suffix.lower() == ".svg" else None
         figure.savefig(target, dpi=150, metadata=metadata)
     return target

@@ -10,7 +10,8 @@ NOT_COVERED = (
     "Backups, snapshots and copies outside the workspace: erasing them is up to the operator.",
     "The disk's blocks: that the files are gone was checked, that their blocks were overwritten was not.",
     "What others learnt before, from predictions or from data that was passed on.",
-    "Keyed digests of the erased ids stay in ledger and roll; whoever holds the workspace's key can test a guess.",
+    "Keyed digests of the erased ids, and their group in the release, stay: who holds the workspace's key can test a "
+    "guess.",
 )
 
 

@@ -4,19 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from eupg.watch import Watch
+
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Runs one step and shows that it runs."""
-
-    def __call__(self, step: str, work: Callable[[], T], /) -> T:
-        """Do the work and return its result."""
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,23 +25,11 @@ from eupg.forget.retrain import Retrain
 from eupg.forget.storage import storage
 from eupg.forget.unlearner import Trained, Unlearner
 from eupg.rng import Randomness, Seeded
+from eupg.watch import Watch, unwatched
 
 T = TypeVar("T")
 # Enough to load frameworks and compile kernels before anything is timed.
 _WARM_UP = 4_000
-
-
-class Watch(Protocol):
-    """Runs one step and shows that it runs."""
-
-    def __call__(self, step: str, work: Callable[[], T], /) -> T:
-        """Do the work and return its result."""
-
-
-def unwatched(step: str, work: Callable[[], T], /) -> T:
-    """Do the work and show nothing."""
-    del step
-    return work()
 
 
 def compare(

@@ -7,15 +7,14 @@ from typing import Any
 
 from rich.table import Table
 
+from eupg.audit.plot import save_figure
 from eupg.compare.result import Audited, Comparison, Row
-from eupg.errors import MissingFramework, ParameterError
 from eupg.forget.storage import Storage
 from eupg.protect.guarantee import CertifiedUnlearning, DifferentiallyPrivate, Guarantee, KAnonymous
 
 # Okabe and Ito's palette; markers differ too, for print in grey.
 _COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("s", "D", "o", "^", "v", "P", "X")
-_SUFFIXES = (".png", ".svg")
 
 
 def claim_label(claim: Guarantee) -> str:
@@ -89,22 +88,7 @@ def _size(size: int) -> str:
 
 def picture(found: Comparison, path: str | Path) -> Path:
     """Draw utility after forgetting against the time of the forget, one point a method, its claim beside it."""
-    target = Path(path)
-    if target.suffix.lower() not in _SUFFIXES:
-        raise ParameterError(f"a figure is written as .svg or .png, got {target.name!r}")
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingFramework("a picture needs matplotlib: pip install 'eupg[demo]'") from error
-    target.parent.mkdir(parents=True, exist_ok=True)
-    style: Any = {"font.size": 10, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "eupg"}
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(7.6, 5.0), layout="constrained")
-        _draw(figure.add_subplot(), found)
-        metadata: Any = {"Date": None} if target.suffix.lower() == ".svg" else None
-        figure.savefig(target, dpi=150, metadata=metadata)
-    return target
+    return save_figure(path, (7.6, 5.0), lambda axes: _draw(axes, found))
 
 
 def _draw(axes: Any, found: Comparison) -> None:

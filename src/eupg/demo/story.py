@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,19 +24,13 @@ from eupg.manage.manager import Manager
 from eupg.protect.guarantee import Guarantee, guarantee_from_json
 from eupg.protect.kanonymity import EffectiveK, ProbabilisticKAnonymity, constant_share, effective_k
 from eupg.rng import Randomness
+from eupg.watch import Watch
 
 T = TypeVar("T")
 CHOICE = (
     "The learner's settings were chosen with a look at held-out people of this table; the claim does not cover what "
     "that choice reveals."
 )
-
-
-class Watch(Protocol):
-    """Runs one stage and shows that it runs."""
-
-    def __call__(self, stage: str, work: Callable[[], T], /) -> T:
-        """Do the work and return its result."""
 
 
 @dataclass(frozen=True)

@@ -163,3 +163,13 @@ def list_folder(folder: Path) -> list[os.DirEntry[str]]:
             return list(entries)
     except OSError as error:
         raise storage_error(f"cannot list {folder}", error, "nothing was changed") from error
+
+
+def read_if_there(path: Path) -> bytes | None:
+    """Return a file's content, or None where there is no file."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StorageError(f"{path} cannot be read ({error.strerror}): check the disk and its permissions") from error

@@ -44,11 +44,11 @@ from eupg.manage.ledger import utc_now
 from eupg.manage.request_states import Request, State, Step
 from eupg.manage.status import WorkspaceStatus, status_of
 from eupg.manage.store import Digest
-from eupg.manage.training import Watch, unwatched
 from eupg.manage.transaction import Clock
 from eupg.manage.workshop import Forgotten, Workshop
 from eupg.manage.workspace import Recovered, Workspace
 from eupg.rng import Randomness, Secret
+from eupg.watch import Watch, unwatched
 
 
 class Manager:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,21 +22,9 @@ from eupg.manage.current import Release
 from eupg.protect.guarantee import KAnonymous, NoGuarantee
 from eupg.protect.kanonymity import constant_share
 from eupg.rng import Randomness
+from eupg.watch import Watch
 
 T = TypeVar("T")
-
-
-class Watch(Protocol):
-    """Runs one step and shows that it runs."""
-
-    def __call__(self, step: str, work: Callable[[], T], /) -> T:
-        """Do the work and return its result."""
-
-
-def unwatched(step: str, work: Callable[[], T], /) -> T:
-    """Do the work and show nothing."""
-    del step
-    return work()
 
 
 @dataclass(frozen=True, eq=False)

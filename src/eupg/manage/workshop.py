@@ -24,10 +24,11 @@ from eupg.manage.forgetting import Erasure, claim_after, measured
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Rows
 from eupg.manage.store import Digest
-from eupg.manage.training import Base, Watch, held_apart, make_base
+from eupg.manage.training import Base, held_apart, make_base
 from eupg.manage.workspace import Workspace
 from eupg.protect.guarantee import NoGuarantee, guarantee_from_json
 from eupg.rng import Randomness
+from eupg.watch import Watch
 
 
 @dataclass(frozen=True)

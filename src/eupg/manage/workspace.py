@@ -1,9 +1,8 @@
 """A workspace on disk: where its files lie, and how a change becomes whole again after a crash.
 
-Every change follows one order. New files are written beside the live ones. The pointer ``current.json`` is replaced:
-that is the change. Then :meth:`Workspace.settle` deletes what the pointer gave up, checks that it is gone, and writes
-the pointer's events and answers into the ledger, in one transaction. A crash before the pointer leaves stray files; a
-crash after it leaves work that ``settle`` repeats. :meth:`Workspace.recover` does both.
+New files are written beside the live ones; replacing the pointer ``current.json`` is the change; then ``settle``
+deletes what the pointer gave up and brings the ledger up to date. A crash before the pointer leaves stray files, one
+after it work that ``settle`` repeats; ``recover`` sees to both.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from sqlalchemy import make_url
 from eupg.certify.keys import SigningKey, digest_key
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.errors import ParameterError, StorageError, WorkspaceDamaged, WorkspaceState
-from eupg.manage.atomic import make_folder, remove_partials, write_atomically
+from eupg.errors import ParameterError, WorkspaceDamaged, WorkspaceState
+from eupg.manage.atomic import make_folder, read_if_there, remove_partials, write_atomically
 from eupg.manage.current import Current
 from eupg.manage.events import Entry, Json
 from eupg.manage.killpoint import checkpoint
@@ -117,7 +116,7 @@ class Workspace:
 
     @property
     def method(self) -> Any:
-        """The description of the method, as it was agreed at the start."""
+        """The description of the method."""
         return json.loads(self._known()["method"])
 
     @property
@@ -163,7 +162,10 @@ class Workspace:
         found = self._pointer()
         if found is None:
             raise WorkspaceState(f"{self.folder} holds no trained model: run train first")
-        return Current.from_bytes(found)
+        current = Current.from_bytes(found)
+        # Somebody may have been forgotten by another process: they do not stay in the memory of this one.
+        self._at_hand = {m: data for m, data in self._at_hand.items() if m in (current.records, current.held_out)}
+        return current
 
     @property
     def trained(self) -> bool:
@@ -178,8 +180,8 @@ class Workspace:
 
     def read(self, current: Current) -> tuple[Dataset, Dataset]:
         """Return the records in training and those held out; they stay in memory, and nothing else does."""
-        known, wanted = self._at_hand, (current.records, current.held_out)
-        self._at_hand = {part: known[part] if part in known else self.records.read(part) for part in wanted}
+        for part in (current.records, current.held_out):
+            self._at_hand[part] = self._at_hand[part] if part in self._at_hand else self.records.read(part)
         return self._at_hand[current.records], self._at_hand[current.held_out]
 
     def remember(self, new: Current, data: Dataset, held: Dataset) -> None:
@@ -272,11 +274,11 @@ class Workspace:
             return snapshot.last(_SETTLED)
 
     def _pointer(self) -> bytes | None:
-        return _read(self.folder / "current.json")
+        return read_if_there(self.folder / "current.json")
 
     @property
     def _settings(self) -> dict[str, Any]:
-        content = _read(self.folder / "workspace.toml")
+        content = read_if_there(self.folder / "workspace.toml")
         try:
             return tomllib.loads(content.decode()) if content is not None else {}
         except ValueError as error:
@@ -287,15 +289,6 @@ class Workspace:
         if "schema" not in settings or "method" not in settings:
             raise WorkspaceState(f"{self.folder} is no workspace yet: run train first")
         return settings
-
-
-def _read(path: Path) -> bytes | None:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise StorageError(f"{path} cannot be read ({error.strerror}): check the disk and its permissions") from error
 
 
 def _digest(content: bytes) -> str:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,17 +24,11 @@ from eupg.learn.recipes import Recipe
 from eupg.protect.guarantee import Exact, Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Seeded
+from eupg.watch import Watch
 
 T = TypeVar("T")
 EXPOSURES = (0.0, 0.01, 0.05, 0.2)
 _FEWEST_PEOPLE = 50
-
-
-class Watch(Protocol):
-    """Runs one step and shows that it runs."""
-
-    def __call__(self, step: str, work: Callable[[], T], /) -> T:
-        """Do the work and return its result."""
 
 
 @dataclass(frozen=True)

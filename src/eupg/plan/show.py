@@ -7,8 +7,8 @@ from typing import Any
 
 from rich.table import Table
 
+from eupg.audit.plot import save_figure
 from eupg.compare.show import claim_label
-from eupg.errors import MissingFramework, ParameterError
 from eupg.plan.advice import Advice
 from eupg.plan.frontier import Frontier, Point
 
@@ -49,22 +49,7 @@ def _cost(point: Point) -> str:
 
 def picture(frontier: Frontier, advice: Advice, path: str | Path) -> Path:
     """Draw utility against the expected seconds of one erasure: lines are guarantees, points exposures."""
-    target = Path(path)
-    if target.suffix.lower() not in (".svg", ".png"):
-        raise ParameterError(f"a figure is written as .svg or .png, got {target.name!r}")
-    try:
-        import matplotlib as mpl
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        raise MissingFramework("a picture needs matplotlib: pip install 'eupg[demo]'") from error
-    target.parent.mkdir(parents=True, exist_ok=True)
-    style: Any = {"font.size": 10, "font.family": "sans-serif", "svg.fonttype": "none", "svg.hashsalt": "eupg"}
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(8.2, 4.8), layout="constrained")
-        _draw(figure.add_subplot(), frontier, advice)
-        metadata: Any = {"Date": None} if target.suffix.lower() == ".svg" else None
-        figure.savefig(target, dpi=150, metadata=metadata)
-    return target
+    return save_figure(path, (8.2, 4.8), lambda axes: _draw(axes, frontier, advice))
 
 
 def _draw(axes: Any, frontier: Frontier, advice: Advice) -> None:
