@@ -25,6 +25,8 @@ from eupg.certify.verify import verify_integrity
 _CUT = " […]"
 _ROWS = 6
 _ITEMS = 4
+# Lists of ordinary sentences have room for more of them.
+_ITEMS_IF_SHORT, _SHORT = 6, 900
 _DELETIONS = 2
 _LONGEST_WORD = 30
 # The more there is to tell, the smaller the print: the largest amount of text, in letters, for each size.
@@ -137,9 +139,10 @@ def _deletions(body: Body) -> str:
 
 
 def _list(texts: Sequence[str], longest: int) -> str:
-    shown = [f"<li>{_text(t, longest)}</li>" for t in texts[:_ITEMS]]
-    if len(texts) > _ITEMS:
-        shown.append(f"<li>and {len(texts) - _ITEMS} more in the signed file</li>")
+    most = _ITEMS_IF_SHORT if sum(map(len, texts)) <= _SHORT else _ITEMS
+    shown = [f"<li>{_text(t, longest)}</li>" for t in texts[:most]]
+    if len(texts) > most:
+        shown.append(f"<li>and {len(texts) - most} more in the signed file</li>")
     return f"<ul>{''.join(shown)}</ul>"
 
 
