@@ -23,6 +23,7 @@ from eupg.data.dataset import Dataset, Examples, Matrix
 from eupg.errors import DataError, ModelFileError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.unlearner import Trained, Unlearner
 from eupg.learn.learner import Learner, Model
+from eupg.protect.guarantee import Neighbours
 from eupg.protect.mechanism import Mechanism
 from eupg.protect.release import Release
 from eupg.rng import Secret, Seeded
@@ -47,10 +48,22 @@ def check_mechanism(mechanism: Mechanism, data: Dataset) -> None:
     _require(not _same(real[0].X, real[1].X), "without a seed two releases must differ")
     _require(all(r.guarantee == claim for r in real), "an unseeded release must carry the claim as stated before")
     _check_release(first, data)
-    _expect_refusal(lambda: mechanism.protect(data.select(np.zeros(len(data), dtype=bool)), Seeded(1)), DataError)
+    _check_empty(mechanism, data.select(np.zeros(len(data), dtype=bool)))
     one = np.arange(len(data)) < 1
     with contextlib.suppress(DataError):
         _check_release(mechanism.protect(data.select(one), Seeded(1)), None)
+
+
+def _check_empty(mechanism: Mechanism, empty: Dataset) -> None:
+    """Check that a table without rows is refused, unless that would give away what the claim covers."""
+    if getattr(mechanism.guarantee(empty.schema), "neighbours", None) is not Neighbours.ADD_OR_REMOVE:
+        _expect_refusal(lambda: mechanism.protect(empty, Seeded(1)), DataError)
+        return
+    try:
+        _check_release(mechanism.protect(empty, Seeded(1)), None)
+    except DataError as refusal:
+        sentence = "whether anyone is there must not show, as the claim says, and an empty table was refused"
+        raise ContractViolation(sentence) from refusal
 
 
 def _check_release(release: Release, data: Dataset | None) -> None:

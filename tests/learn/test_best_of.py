@@ -1,6 +1,7 @@
 """Choosing among recipes: by held-out examples, by person where people are known, and never for the worse."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from eupg import LightGBMLearner, TorchLearner, XGBoostLearner
 from eupg.checks import check_learner
 from eupg.errors import ParameterError
-from eupg.learn.best_of import BestOf, _folds
+from eupg.learn.best_of import BestOf, _by_person, _folds
 from eupg.learn.recipes import lightgbm_recipe, logistic_recipe, mlp_recipe, xgboost_recipe
 from people import people
 
@@ -86,7 +87,7 @@ def test_people_are_held_out_whole_and_each_of_few_in_turn():
 )
 def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
     given = recipe()
-    check_learner(given.learner, people(200), tmp_path, effort=8)
+    check_learner(given.learner, people(600), tmp_path, effort=8)
     data = people(300)
     base = fit(given.learner, data, effort=4)
     tuned = fit(given.finetuner, data, effort=4, start=base)
@@ -127,3 +128,14 @@ def test_anchor_and_head_mean_nothing_without_a_start():
     data = people(200)
     plain, bound = (fit(TorchLearner(**s), data, effort=2) for s in ({}, {"anchor": 9.0, "head_only": True}))
     np.testing.assert_array_equal(plain.predict_proba(data.X), bound.predict_proba(data.X))
+
+
+def test_many_records_of_one_person_are_one_piece_of_evidence():
+    data = people(300)
+    folds = [np.ones(len(data), dtype=bool)]
+    gains = np.ones(len(data))
+    found = _by_person(gains, data, folds)
+    assert len(found) == len(np.unique(data.subjects))
+    assert found.sum() == len(data)
+    rows = SimpleNamespace(y=data.y)
+    np.testing.assert_array_equal(_by_person(gains, rows, folds), gains)

@@ -19,8 +19,8 @@ from eupg.data.score import Probabilities
 from eupg.errors import ParameterError
 from eupg.learn.learner import Learner, Model, accumulates, check_fit
 
-# Below this many rows or people a held-out part decides nothing: the first recipe is used at its least effort.
-_FEWEST = 40
+# Below this many rows or people a held-out part decides nothing: the start is kept, or the first recipe at its least.
+_FEWEST = 100
 # From here on one held-out part is enough; with fewer, each part is held out in turn.
 _MANY = 2_000
 # How many standard errors a recipe must gain over the model it goes on from.
@@ -105,7 +105,7 @@ class BestOf:
         losses = {choice: np.concatenate(found) for choice, found in tried.items()}
         best = min(losses, key=lambda choice: losses[choice].mean())
         if before:
-            gain = np.concatenate(before) - losses[best]
+            gain = _by_person(np.concatenate(before) - losses[best], examples, folds)
             # Chance alone makes one of several recipes look better than the start: it has to be more than that.
             if gain.mean() <= _SURE * gain.std() / np.sqrt(len(gain)):
                 return None
@@ -154,6 +154,15 @@ def _folds(examples: Examples, share: float, rng: np.random.Generator) -> list[N
     classes = len(np.unique(examples.y))
     whole = all(len(np.unique(examples.y[side])) == classes for fold in folds for side in (fold, ~fold))
     return folds if whole else []
+
+
+def _by_person(gains: Losses, examples: Examples, folds: list[NDArray[np.bool_]]) -> Losses:
+    """Return the sum of each person's gains: several records of one person are one piece of evidence."""
+    whose = getattr(examples, "subjects", None)
+    if whose is None:
+        return gains
+    place = np.unique(np.concatenate([whose[fold] for fold in folds]), return_inverse=True)[1]
+    return np.asarray(np.bincount(place, weights=gains), dtype=np.float64)
 
 
 def _losses(model: Model, examples: Examples, rows: NDArray[np.bool_]) -> Losses:

@@ -190,6 +190,14 @@ class DifferentiallyPrivate(Guarantee):
         if self.records > 1:
             whose = f"the values of a forgotten person's {self.records} records"
         spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
+        if self.neighbours is Neighbours.ADD_OR_REMOVE:
+            who = f"{self.records} records of a forgotten person were" if self.records > 1 else f"a {self.unit} was"
+            return (
+                f"Differential privacy ({budget}): whether {who} there or not, with whatever values on "
+                f"{len(self.covers)} attributes, no outcome of the release becomes more than e^{self.epsilon:g} ≈ "
+                f"{_grow(self.epsilon)} times as likely{spare} (neighbours: {self.neighbours}; one unit is a "
+                f"{self.unit})."
+            )
         return (
             f"Differential privacy ({budget}): whatever {whose} on {len(self.covers)} attributes were, no outcome of "
             f"the release becomes more than e^{self.epsilon:g} ≈ {_grow(self.epsilon)} times as likely{spare} "

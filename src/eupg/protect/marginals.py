@@ -1,0 +1,133 @@
+"""What is made of noisy counts: bins, estimates that agree with each other, and draws. All of it is post-processing.
+
+Nothing here sees a record: every function takes counts that are noisy already, so whatever is done to them is covered
+by the claim they carry.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Counts = NDArray[np.float64]
+Codes = NDArray[np.int64]
+_TINY = 1e-9
+
+
+def positive(counts: Counts) -> Counts:
+    """Return the nearest rows of counts (least squares) that are not negative and have the same sums, or zeros.
+
+    Setting negative counts to zero would keep all the positive noise of cells that are empty; taking the same amount
+    off every cell that stays, until the sum is right, does not.
+    """
+    total = counts.sum(axis=-1, keepdims=True)
+    down = np.sort(counts, axis=-1)[..., ::-1]
+    excess = (np.cumsum(down, axis=-1) - total) / np.arange(1, counts.shape[-1] + 1)
+    last = np.maximum((down > excess).sum(axis=-1, keepdims=True) - 1, 0)
+    out = np.maximum(counts - np.take_along_axis(excess, last, axis=-1), 0.0)
+    return np.asarray(np.where(total > _TINY, out, 0.0))
+
+
+def bins(counts: Counts, most: int, *, ordered: bool, apart: int = 0) -> Codes:
+    """Gather cells (rows: cells, columns: classes) into at most ``most`` bins of about equal count; return each's bin.
+
+    Cells without an order are put into that of their class shares first, so that a bin holds cells which say the same
+    about the class. The last ``apart`` cells (a missing value) keep a bin of their own.
+    """
+    if len(counts) <= most:
+        return np.arange(len(counts))
+    free, room = len(counts) - apart, max(1, most - apart)
+    mass = positive(counts[:free].sum(axis=1))
+    # Where noise leaves nothing, all cells count alike: every bin must hold some.
+    mass = mass if mass.any() else np.ones(free)
+    order = np.arange(free) if ordered else np.argsort(_leaning(counts[:free], mass), kind="stable")
+    goal, filled, current = mass.sum() / room, 0.0, 0
+    bin_of = np.empty(len(counts), dtype=np.int64)
+    for cell in order:
+        # A cell that fills a bin by itself (the zeros of a column, say) does not share one.
+        full = filled >= goal or (filled > 0 and mass[cell] >= goal)
+        if full and current < room - 1:
+            current, filled = current + 1, 0.0
+        bin_of[cell] = current
+        filled += mass[cell]
+    bin_of[free:] = current + 1 + np.arange(apart)
+    return bin_of
+
+
+def gather(counts: Counts, bin_of: Codes) -> Counts:
+    """Sum the rows of each bin."""
+    out = np.zeros((int(bin_of.max()) + 1, counts.shape[1]))
+    np.add.at(out, bin_of, counts)
+    return out
+
+
+def agree(table: Counts, axis: int, goal: Counts) -> Counts:
+    """Return the nearest table that sums over ``axis`` to the goal."""
+    return np.asarray(table + np.expand_dims((goal - table.sum(axis=axis)) / table.shape[axis], axis))
+
+
+def independent(first: Counts, second: Counts) -> Counts:
+    """Return the counts of two features, class by class (rows), if they were independent within each class."""
+    totals = np.maximum(first.sum(axis=1), _TINY)[:, None, None]
+    return np.asarray(first[:, :, None] * second[:, None, :] / totals)
+
+
+def shrink(differences: Counts, variance: float) -> Counts:
+    """Shrink each class's differences from what is expected to what noise of that variance does not explain."""
+    axes = tuple(range(1, differences.ndim))
+    spread = np.maximum((differences**2).mean(axis=axes, keepdims=True), _TINY)
+    return np.asarray(differences * np.maximum(0.0, 1 - variance / spread))
+
+
+def smooth(differences: Counts, variance: float, *, ordered: bool) -> Counts:
+    """Do the same for one feature (rows: classes, columns: bins), scale by scale where its bins have an order.
+
+    Differences between the halves, the quarters, the eighths… of the range (a Haar basis) are shrunk apart from each
+    other, since coarse ones are mostly real where fine ones are mostly noise.
+    """
+    if not ordered or differences.shape[1] < 2:
+        return shrink(differences, variance)
+    basis, level = _haar(differences.shape[1])
+    parts = differences @ basis.T
+    for scale in range(1, int(level.max()) + 1):
+        parts[:, level == scale] = shrink(parts[:, level == scale], variance)
+    return np.asarray(parts @ basis)
+
+
+def draw(weights: Counts, rows: Codes, numbers: np.random.Generator) -> Codes:
+    """Draw for each entry of ``rows`` a column of that row of weights; a row without weight is uniform."""
+    count, width = weights.shape
+    totals = weights.sum(axis=1, keepdims=True)
+    shares = np.where(totals > 0, weights / np.where(totals > 0, totals, 1.0), 1.0 / width)
+    edges = (np.cumsum(shares, axis=1) + np.arange(count)[:, None]).ravel()
+    found = np.searchsorted(edges, rows + numbers.random(len(rows)), side="right") - rows * width
+    # Rounding may leave the last edge of a row a hair short of the next row.
+    last = width - 1 - np.argmax(shares[:, ::-1] > 0, axis=1)
+    return np.asarray(np.clip(found, 0, last[rows]), dtype=np.int64)
+
+
+def _leaning(counts: Counts, mass: Counts) -> Counts:
+    """Return one number a cell by which cells with like class shares come together."""
+    kept = np.maximum(counts, 0.0)
+    overall = kept.sum(axis=0) / max(kept.sum(), _TINY)
+    # Rare cells say little about the class: they are taken as nearly average.
+    few = max(mass.mean(), _TINY)
+    shares = (kept + few * overall) / (kept.sum(axis=1, keepdims=True) + few) - overall
+    direction = np.linalg.svd(np.sqrt(mass)[:, None] * shares, full_matrices=False)[2][0]
+    # The sign of a singular vector is arbitrary.
+    return np.asarray(shares @ (direction * np.sign(direction[np.abs(direction).argmax()])))
+
+
+def _haar(size: int) -> tuple[Counts, Codes]:
+    """Return an orthonormal basis of steps, by halving the range again and again, and the depth of each step."""
+    rows, level, parts = [np.full(size, size**-0.5)], [0], [(0, size, 1)]
+    while parts:
+        start, end, depth = parts.pop()
+        if end - start > 1:
+            middle = (start + end + 1) // 2
+            step = np.zeros(size)
+            step[start:middle], step[middle:end] = 1 / (middle - start), -1 / (end - middle)
+            rows.append(step / np.linalg.norm(step))
+            level.append(depth)
+            parts += [(start, middle, depth + 1), (middle, end, depth + 1)]
+    return np.array(rows), np.array(level)
