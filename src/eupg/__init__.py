@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from eupg.errors import EupgError
     from eupg.estimator import EUPGClassifier
     from eupg.forget.certified_sp import CertifiedSP
+    from eupg.forget.dp_sgd import DPSGDBase
     from eupg.forget.eupg import EUPG
+    from eupg.forget.protected_training import ProtectedTraining
     from eupg.forget.retrain import Retrain
     from eupg.forget.sisa import SISA, Aggregate
     from eupg.forget.unlearner import Trained, Unlearner
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     from eupg.protect.local_dp import LocalDP
     from eupg.protect.mechanism import Mechanism, Unprotected
     from eupg.protect.release import Release
+    from eupg.protect.synthesis import DPSynthesis
     from eupg.protect.utility import Embedding, learn_embeddings
     from eupg.rng import Randomness, Secret, Seeded
 
@@ -88,6 +91,8 @@ _HOMES = {
     "eupg.estimator": ("EUPGClassifier",),
     "eupg.forget.eupg": ("EUPG",),
     "eupg.forget.certified_sp": ("CertifiedSP",),
+    "eupg.forget.dp_sgd": ("DPSGDBase",),
+    "eupg.forget.protected_training": ("ProtectedTraining",),
     "eupg.forget.retrain": ("Retrain",),
     "eupg.forget.sisa": ("SISA", "Aggregate"),
     "eupg.forget.unlearner": ("Trained", "Unlearner"),
@@ -113,11 +118,13 @@ _HOMES = {
     "eupg.protect.local_dp": ("LocalDP",),
     "eupg.protect.mechanism": ("Mechanism", "Unprotected"),
     "eupg.protect.release": ("Release",),
+    "eupg.protect.synthesis": ("DPSynthesis",),
     "eupg.protect.utility": ("Embedding", "learn_embeddings"),
     "eupg.rng": ("Randomness", "Secret", "Seeded"),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _EXTRAS = {"torch": "torch", "safetensors": "torch", "xgboost": "xgboost", "lightgbm": "lightgbm"}
+_EXTRAS |= {"opacus": "dpsgd", "dp_accounting": "dpsgd"}
 
 __version__ = "0.1.0"
 __all__ = [  # noqa: RUF022 (sorted without regard to case)
@@ -131,6 +138,8 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "CertifiedUnlearning",
     "Dataset",
     "DifferentiallyPrivate",
+    "DPSGDBase",
+    "DPSynthesis",
     "effective_k",
     "Embedding",
     "EUPG",
@@ -160,6 +169,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Ordinal",
     "Outside",
     "ProbabilisticKAnonymity",
+    "ProtectedTraining",
     "Randomness",
     "ReferenceStore",
     "Release",

@@ -115,7 +115,8 @@ class Provenance(Part):
     libraries
         Versions of the libraries that took part.
     base_model, release
-        Digests of the protected copy and of the model trained on it; None where there is neither.
+        Digests of the protected copy and of the model trained on it; None where there is neither. Both are the
+        model's where it was trained under protection, without a copy.
     new_model, retained, schema
         Digests of the model in use, of the records it may know, and of the schema; ``retained`` is None once nobody is
         left.

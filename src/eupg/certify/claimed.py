@@ -18,6 +18,8 @@ from eupg.errors import CertificateRefused, ParameterError
 SEEDED = "Reproducible run, not private: whoever knows the seed can undo the protection."
 # From here on the factor e^ε is no longer a promise anyone would lean on.
 _WEAK_EPSILON = math.log(100)
+# What a guarantee calls its neighbours where even a unit's presence is hidden.
+_PRESENCE = "one unit added or removed"
 
 
 class Unit(StrEnum):
@@ -126,15 +128,29 @@ class PrivateClaim(Claim):
         if self.records < 1:
             raise ParameterError(f"claim: expected records ≥ 1, found {self.records}")
 
+    @property
+    def covers_presence(self) -> bool:
+        """Whether the claim compares with a table in which the erased unit never was."""
+        return self.neighbours == _PRESENCE
+
     def strength(self) -> str:
         """Name the person-level ε."""
         spare = f", δ = {self.delta:g}" if self.delta else ""
         whose = "1 record" if self.records == 1 else f"{self.records} records together"
+        if self.unit is Unit.PERSON:
+            whose = "however many records"
         return f"person-level ε = {self.epsilon:g}{spare} ({whose})"
 
     def plain_words(self) -> str:
         """Say what was hidden by noise, and how much can still be learnt."""
         spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
+        if self.covers_presence:
+            return (
+                "The model now in use starts again from one that was made under differential privacy: noise was added "
+                "to everything that was taken from the records. Nothing which that model shows is more than "
+                f"{_factor(self.epsilon)} times as likely, or as unlikely, as if the erased records had never been "
+                f"there{spare} (ε = {self.epsilon:g} for this person).{_weak(self.epsilon)}"
+            )
         return (
             "The model now in use starts again from one that only ever saw a protected copy of the data, in which "
             "every covered value was drawn anew at random. Whatever the erased values were, nothing that copy shows "

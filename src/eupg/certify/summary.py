@@ -64,10 +64,12 @@ def narrowings(body: Body) -> list[str]:
 def files(body: Body) -> Iterable[tuple[str, str]]:
     """Name the files behind the certificate, with their digests."""
     known = body.provenance
+    # Where training itself was protected there is no copy: the base model is what was released.
+    copy = None if known.release == known.base_model else known.release
     named = (
         ("model in use", known.new_model),
         ("base model", known.base_model),
-        ("protected copy", known.release),
+        ("protected copy", copy),
         ("retained records", known.retained),
         ("schema", known.schema),
     )

@@ -26,7 +26,8 @@ def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
     if seeded:
         found.insert(0, SEEDED)
     elif isinstance(claim, LinkingClaim | PrivateClaim):
-        found.append("The random numbers behind the protected copy are secret: drawn from the system, stored nowhere.")
+        what = "base model" if isinstance(claim, PrivateClaim) and claim.covers_presence else "protected copy"
+        found.append(f"The random numbers behind the {what} are secret: drawn from the system, stored nowhere.")
     elif isinstance(claim, UnlearningClaim):
         found.append("The noise in training is secret: drawn from the system, stored nowhere.")
     if isinstance(claim, LinkingClaim):
@@ -36,5 +37,8 @@ def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
         )
     if isinstance(claim, PrivateClaim):
         exact = f", and so is every value of {', '.join(claim.leaves_open)}" if claim.leaves_open else ""
-        found.append(f"The number of records is public and exact{exact}.")
+        number = "The number of records is public and exact"
+        if claim.covers_presence:
+            number = "The claim is about the model: the number of records, noted exactly, is outside it"
+        found.append(f"{number}{exact}.")
     return tuple(found)

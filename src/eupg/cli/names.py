@@ -19,13 +19,15 @@ from eupg.errors import DataError, ParameterError
 if TYPE_CHECKING:
     import argparse
 
+    from eupg.forget.protected_training import ProtectedTraining
     from eupg.learn.learner import Learner
     from eupg.learn.recipes import Recipe as CarefulRecipe
     from eupg.protect.mechanism import Mechanism
 
 SOURCES = ("rand_hie", "adult", "heart", "credit")
 LEARNERS = ("xgboost", "lightgbm", "mlp", "logistic")
-GUARANTEES = ("kanonymity", "dp")
+GUARANTEES = ("kanonymity", "dp", "synthesis", "dpsgd")
+PRIVATE_EPOCHS = 5
 
 
 @dataclass(frozen=True)
@@ -70,31 +72,56 @@ def careful_recipe(name: str) -> CarefulRecipe:
     return found
 
 
+def base_recipe(options: argparse.Namespace, learner: Learner, effort: int) -> tuple[Learner, int]:
+    """Return the base model's learner and effort: those given, or, where training is private, one network, briefly."""
+    if options.guarantee != "dpsgd":
+        return learner, effort
+    # Every pass costs budget, and choosing among several would cost it again for each.
+    return recipe(options.learner).learner, PRIVATE_EPOCHS
+
+
 def follow_plan(options: argparse.Namespace) -> list[str]:
     """Take guarantee, exposure and learner from a plan; return what certificates must say because of it."""
-    chosen = ("guarantee", "k", "epsilon", "exposure", "learner")
-    given = [f"--{name}" for name in chosen if getattr(options, name) is not None]
+    chosen = ("guarantee", "k", "epsilon", "max_records", "exposure", "learner")
+    given = [f"--{name.replace('_', '-')}" for name in chosen if getattr(options, name) is not None]
     if given:
         raise ParameterError(f"the plan chooses {', '.join(given)}: pass --plan without it, or no plan")
     try:
         values = json.loads(options.plan.read_text(encoding="utf-8"))
         take, looked = values["take"], str(values["not_covered"])
         kind, _, value = str(take["guarantee"]).partition("=")
-        options.guarantee = {"k": "kanonymity", "ε": "dp"}[kind]
+        options.guarantee = {"k": "kanonymity", "ε": "dp", "synthetic ε": "synthesis"}[kind]
         options.k, options.epsilon = (int(value), None) if kind == "k" else (None, float(value))
         options.exposure, options.learner = float(take["exposure"]), str(take["learner"])
+        options.max_records = int(take["max_records"]) if options.guarantee == "synthesis" else None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{options.plan} is no plan ({error!r}): pass a file that eupg plan --out wrote") from error
     return [looked]
 
 
-def mechanism(options: argparse.Namespace) -> Mechanism:
+def mechanism(options: argparse.Namespace) -> Mechanism | ProtectedTraining:
     """Return the protection asked for by ``--guarantee`` and its parameters."""
     from eupg.protect.kanonymity import ProbabilisticKAnonymity
     from eupg.protect.local_dp import LocalDP
 
     if options.guarantee == "kanonymity":
         return ProbabilisticKAnonymity(30 if options.k is None else options.k)
+    if options.guarantee == "synthesis":
+        from eupg.protect.synthesis import DPSynthesis
+
+        return DPSynthesis(
+            1.0 if options.epsilon is None else options.epsilon,
+            0.0 if options.delta is None else options.delta,
+            max_records=1 if options.max_records is None else options.max_records,
+        )
+    if options.guarantee == "dpsgd":
+        from eupg.forget.dp_sgd import DPSGDBase
+
+        return DPSGDBase(
+            1.0 if options.epsilon is None else options.epsilon,
+            1e-5 if options.delta is None else options.delta,
+            max_records=1 if options.max_records is None else options.max_records,
+        )
     return LocalDP(1.0 if options.epsilon is None else options.epsilon, label_epsilon=options.label_epsilon)
 
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from eupg.cli.compare import add_table_options, table_source
-from eupg.cli.names import GUARANTEES, LEARNERS, careful_recipe
+from eupg.cli.names import LEARNERS, careful_recipe
 from eupg.cli.progress import steps
 from eupg.cli.workspace import add_command, show
 from eupg.errors import ParameterError, StorageError
 
 if TYPE_CHECKING:
     from eupg.protect.mechanism import Mechanism
+
+PLANNED = ("kanonymity", "dp", "synthesis")
 
 
 def add_to(commands: Any) -> None:
@@ -26,9 +28,12 @@ def add_to(commands: Any) -> None:
     )
     add_table_options(plan)
     plan.add_argument("--learner", choices=LEARNERS, default="xgboost")
-    plan.add_argument("--guarantee", choices=GUARANTEES, action="append", help="only this one; may be repeated")
+    plan.add_argument("--guarantee", choices=PLANNED, action="append", help="only this one; may be repeated")
     plan.add_argument("--k", type=int, action="append", help="of k-anonymity; may be repeated (default 10, 30, 100)")
-    plan.add_argument("--epsilon", type=float, action="append", help="of local DP; may be repeated (default 1, 4)")
+    plan.add_argument(
+        "--epsilon", type=float, action="append", help="of dp, synthesis; may be repeated (default 1, 4)"
+    )
+    plan.add_argument("--max-records", type=int, default=1, help="records used of one person (synthesis; default 1)")
     plan.add_argument(
         "--exposure",
         type=float,
@@ -64,7 +69,12 @@ def _plan(options: argparse.Namespace, console: Console) -> int:
     chosen = advice.point
     values = {
         "advice": advice.words,
-        "take": {"guarantee": chosen.guarantee, "exposure": chosen.exposure, "learner": options.learner},
+        "take": {
+            "guarantee": chosen.guarantee,
+            "exposure": chosen.exposure,
+            "learner": options.learner,
+            "max_records": options.max_records,
+        },
         "points": [p.to_json() for p in frontier.points],
         "not_covered": LOOKED,
         "picture": str(drawn),
@@ -82,11 +92,15 @@ def _plan(options: argparse.Namespace, console: Console) -> int:
 def _mechanisms(options: argparse.Namespace) -> dict[str, Mechanism]:
     from eupg.protect.kanonymity import ProbabilisticKAnonymity
     from eupg.protect.local_dp import LocalDP
+    from eupg.protect.synthesis import DPSynthesis
 
-    wanted = options.guarantee or GUARANTEES
+    wanted = options.guarantee or PLANNED
     found: dict[str, Mechanism] = {}
     if "kanonymity" in wanted:
         found |= {f"k={k}": ProbabilisticKAnonymity(k) for k in options.k or (10, 30, 100)}
     if "dp" in wanted:
         found |= {f"ε={e:g}": LocalDP(e) for e in options.epsilon or (1.0, 4.0)}
+    if "synthesis" in wanted:
+        records = options.max_records
+        found |= {f"synthetic ε={e:g}": DPSynthesis(e, max_records=records) for e in options.epsilon or (1.0, 4.0)}
     return found

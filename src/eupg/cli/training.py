@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.console import Console
 
-from eupg.cli.names import GUARANTEES, LEARNERS, careful_recipe, follow_plan, mechanism, read_records, recipe
+from eupg.cli.names import (
+    GUARANTEES,
+    LEARNERS,
+    base_recipe,
+    careful_recipe,
+    follow_plan,
+    mechanism,
+    read_records,
+    recipe,
+)
 from eupg.cli.workspace import add_command, opened, show
 from eupg.data.dataset import Dataset, read_table
 from eupg.errors import DataError, ParameterError, StorageError
@@ -32,7 +41,11 @@ def add_to(commands: Any) -> None:
     train.add_argument("--schema", type=Path, metavar="FILE", help="public bounds and categories (TOML)")
     train.add_argument("--guarantee", choices=GUARANTEES, help="needed unless --plan says it")
     train.add_argument("--k", type=int, help="smallest group (kanonymity; default 30)")
-    train.add_argument("--epsilon", type=float, help="privacy budget a record (dp; default 1)")
+    train.add_argument("--epsilon", type=float, help="privacy budget, of a record (dp) or a person (others); default 1")
+    train.add_argument(
+        "--delta", type=float, help="chance that the budget is overrun (synthesis: default 0; dpsgd: 1e-5)"
+    )
+    train.add_argument("--max-records", type=int, help="records used of one person (synthesis, dpsgd; default 1)")
     train.add_argument("--label-epsilon", type=float, help="a further budget that covers the label too (dp)")
     train.add_argument("--learner", choices=LEARNERS, help="needed unless --plan says it")
     train.add_argument(
@@ -91,14 +104,16 @@ def _method(options: argparse.Namespace) -> EUPG:
 
     if options.exposure is None or options.exposure == 1:
         given = recipe(options.learner)
-        full = given.full if options.pretrain is None else options.pretrain
+        base, effort = base_recipe(options, given.learner, given.full)
+        full = effort if options.pretrain is None else options.pretrain
         short = given.short if options.finetune is None else options.finetune
-        return EUPG(mechanism(options), given.learner, full, short)
+        return EUPG(mechanism(options), base, full, short)
     rule = careful_recipe(options.learner)
+    base, effort = base_recipe(options, rule.learner, rule.pretrain)
     return EUPG(
         mechanism(options),
-        rule.learner,
-        rule.pretrain if options.pretrain is None else options.pretrain,
+        base,
+        effort if options.pretrain is None else options.pretrain,
         rule.finetune if options.finetune is None else options.finetune,
         exposure=options.exposure,
         top_up=options.top_up,

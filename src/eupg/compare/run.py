@@ -21,6 +21,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import EUPG
+from eupg.forget.protected_training import ProtectedTraining
 from eupg.forget.retrain import Retrain
 from eupg.forget.storage import storage
 from eupg.forget.unlearner import Trained, Unlearner
@@ -168,7 +169,11 @@ def _train(method: Unlearner, data: Dataset, rng: Randomness, timed: Watch) -> T
     """Train, stage by stage where the method has stages."""
     if not isinstance(method, EUPG):
         return timed("train", lambda: method.train(data, rng))
-    release = timed("protect", lambda: method.mechanism.protect(data, rng.stage("protect")))
+    mechanism = method.mechanism
+    if isinstance(mechanism, ProtectedTraining):
+        trained, claim = timed("pretrain", lambda: method.base(data, rng))
+        return timed("finetune", lambda: method.resume(trained, claim, data, rng))
+    release = timed("protect", lambda: mechanism.protect(data, rng.stage("protect")))
     base = timed(
         "pretrain",
         lambda: method.learner.fit(release, effort=method.pretrain, rng=rng.stage("pretrain").generator()),

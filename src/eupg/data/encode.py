@@ -3,7 +3,8 @@
 Category lists come from the schema. Means and spreads come from the examples at hand and belong to the model fitted on
 them; none of them outlives a forget. A model that goes on from another takes the new examples' scales, unless the first
 one's are pinned: those of a k-anonymous release are, since beside it exact means of the retained records would betray
-the forgotten ones. ``docs/architecture.md`` compares this with other scalings.
+the forgotten ones. ``docs/architecture.md`` compares this with other scalings. Where training itself is to be private,
+scales come from the schema's public bounds alone and are pinned, too.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import Attribute, Categorical, Missing
+from eupg.data.attribute import Attribute, Categorical, Missing, Numeric, Ordinal
 from eupg.data.dataset import Examples, Matrix
+from eupg.data.schema import Schema
 
 # Fewer rows than this give no usable mean and spread; a model that goes on from another then keeps that one's.
 _ENOUGH = 100
+# Bounds that span this factor, counted in steps of the resolution, are taken for a quantity on a logarithmic scale.
+_ORDERS = 1000
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +38,33 @@ class Encoder:
         Mean and standard deviation of each feature; 0 and 1 for categories without an order.
     pinned
         Whether models that go on from this one keep its scales.
+    logarithmic
+        Positions of numeric features that are read on a logarithmic scale, from their lower bound on.
     """
 
     features: tuple[Attribute, ...]
     centre: NDArray[np.float64]
     spread: NDArray[np.float64]
     pinned: bool = False
+    logarithmic: tuple[int, ...] = ()
+
+    @classmethod
+    def of_bounds(cls, schema: Schema) -> Encoder:
+        """Take centres and spreads from the schema's public bounds, as if values lay evenly; look at no row.
+
+        Bounds from 0 upwards that span three orders of magnitude of the resolution belong to something like an income,
+        of which most values lie near the lower end: those are spread evenly on a logarithmic scale.
+        """
+        logarithmic = tuple(j for j, a in enumerate(schema.features) if isinstance(a, Numeric) and _spans_orders(a))
+        ends = [_ends(a, logarithmic=j in logarithmic) for j, a in enumerate(schema.features)]
+        low, high = np.array(ends, dtype=np.float64).T
+        return cls(
+            schema.features,
+            (low + high) / 2,
+            np.where(high > low, (high - low) / np.sqrt(12), 1.0),
+            pinned=True,
+            logarithmic=logarithmic,
+        )
 
     @classmethod
     def fit(cls, examples: Examples, *, start: Encoder | None = None) -> Encoder:
@@ -72,7 +97,8 @@ class Encoder:
             if isinstance(attribute, Categorical):
                 out[rows, at + X[rows, j].astype(np.int64)] = 1.0
             else:
-                out[rows, at] = (X[rows, j] - self.centre[j]) / self.spread[j]
+                values = _logarithm(attribute, X[rows, j]) if j in self.logarithmic else X[rows, j]
+                out[rows, at] = (values - self.centre[j]) / self.spread[j]
             at += _width(attribute)
             if attribute.missing is Missing.KEEP:
                 out[np.isnan(X[:, j]), at - 1] = 1.0
@@ -80,14 +106,37 @@ class Encoder:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back."""
-        return {"centre": self.centre.tolist(), "spread": self.spread.tolist(), "pinned": self.pinned}
+        values = {"centre": self.centre.tolist(), "spread": self.spread.tolist(), "pinned": self.pinned}
+        return values | ({"logarithmic": list(self.logarithmic)} if self.logarithmic else {})
 
     @classmethod
     def from_json(cls, features: tuple[Attribute, ...], values: Mapping[str, Any]) -> Encoder:
         """Read an encoder back."""
-        return cls(features, np.array(values["centre"]), np.array(values["spread"]), bool(values["pinned"]))
+        logarithmic = tuple(int(j) for j in values.get("logarithmic", ()))
+        scales = np.array(values["centre"]), np.array(values["spread"])
+        return cls(features, *scales, bool(values["pinned"]), logarithmic)
 
 
 def _width(attribute: Attribute) -> int:
     size = len(attribute.categories) if isinstance(attribute, Categorical) else 1
     return size + (attribute.missing is Missing.KEEP)
+
+
+def _spans_orders(attribute: Numeric) -> bool:
+    step = attribute.resolution
+    return attribute.lower >= 0 and (attribute.upper + step) / (attribute.lower + step) >= _ORDERS
+
+
+def _ends(attribute: Attribute, *, logarithmic: bool) -> tuple[float, float]:
+    """Return the least and the largest value a feature can have; 0 and 0 for categories without an order."""
+    if isinstance(attribute, Numeric):
+        ends = np.array([attribute.lower, attribute.upper])
+        low, high = _logarithm(attribute, ends) if logarithmic else ends
+        return float(low), float(high)
+    return 0.0, float(len(attribute.categories) - 1) if isinstance(attribute, Ordinal) else 0.0
+
+
+def _logarithm(attribute: Attribute, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return log(1 + steps of the resolution above the lower bound)."""
+    assert isinstance(attribute, Numeric)
+    return np.log1p(np.maximum(values - attribute.lower, 0.0) / attribute.resolution)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
+from eupg.forget.protected_training import ProtectedTraining
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model
@@ -33,7 +34,8 @@ class EUPG:
     Parameters
     ----------
     mechanism
-        Turns records into a release and says what is claimed for it.
+        Turns records into a release and says what is claimed for it; or trains the base model itself under
+        protection, such as :class:`~eupg.forget.dp_sgd.DPSGDBase`.
     learner
         Fits models; it must be able to go on from one.
     pretrain, finetune
@@ -48,7 +50,7 @@ class EUPG:
         Fits the fine-tuned model, where that is to be another learner than that of the base: a milder one, say.
     """
 
-    mechanism: Mechanism
+    mechanism: Mechanism | ProtectedTraining
     learner: Learner
     pretrain: int = 50
     finetune: int = 5
@@ -57,10 +59,12 @@ class EUPG:
     finetuner: Learner | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.mechanism, type) or not isinstance(self.mechanism, Mechanism):
+        if isinstance(self.mechanism, type) or not isinstance(self.mechanism, Mechanism | ProtectedTraining):
             raise ParameterError(f"expected a mechanism such as ProbabilisticKAnonymity(k=30), got {self.mechanism!r}")
         if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {self.learner!r}")
+        if isinstance(self.mechanism, ProtectedTraining):
+            self.mechanism.check_learner(self.learner)
         second = self.learner if self.finetuner is None else self.finetuner
         if isinstance(second, type) or not isinstance(second, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {second!r}")
@@ -88,6 +92,8 @@ class EUPG:
     def base(self, data: Dataset, rng: Randomness) -> tuple[Model, Guarantee]:
         """Return the base model and what is claimed for it: the only step at which protection is made."""
         check_start(data, rng)
+        if isinstance(self.mechanism, ProtectedTraining):
+            return self.mechanism.pretrain(data, self.learner, effort=self.pretrain, rng=rng)
         release = self.mechanism.protect(data, rng.stage("protect"))
         model = self.learner.fit(release, effort=self.pretrain, rng=rng.stage("pretrain").generator())
         return model, release.guarantee

@@ -19,6 +19,8 @@ _CLASSES = {
     "EUPG": "eupg.forget.eupg",
     "ProbabilisticKAnonymity": "eupg.protect.kanonymity",
     "LocalDP": "eupg.protect.local_dp",
+    "DPSynthesis": "eupg.protect.synthesis",
+    "DPSGDBase": "eupg.forget.dp_sgd",
     "Unprotected": "eupg.protect.mechanism",
     "XGBoostLearner": "eupg.learn.xgboost_learner",
     "LightGBMLearner": "eupg.learn.lightgbm_learner",

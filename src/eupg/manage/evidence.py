@@ -35,6 +35,7 @@ _LIBRARIES = {
     "xgboost": "xgboost",
     "lightgbm": "lightgbm",
     "torch": "torch",
+    "opacus": "opacus",
 }
 
 

@@ -1,15 +1,16 @@
 """Protect and pretrain for a workspace: a release is made, a base model comes of it, and the release is given up.
 
-Only the release's digest is kept. A k-anonymous release holds every single value of everyone in it; nothing needs it
-once the base model is trained, so there is nothing to keep safe.
+Where training itself is protected, the base model is all that is released, and its file stands for the release.
+Otherwise only the release's digest is kept. A k-anonymous release holds every single value of everyone in it; nothing
+needs it once the base model is trained, so there is nothing to keep safe.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,10 @@ from numpy.typing import NDArray
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.forget.eupg import EUPG
+from eupg.forget.protected_training import ProtectedTraining
 from eupg.learn.learner import Model
 from eupg.manage.current import Release
+from eupg.manage.store import Digest
 from eupg.protect.guarantee import KAnonymous, NoGuarantee
 from eupg.protect.kanonymity import constant_share
 from eupg.rng import Randomness
@@ -35,6 +38,10 @@ class Base:
     release: Release
     groups: NDArray[np.int64] | None
 
+    def kept_as(self, digest: Digest) -> Self:
+        """Return the same once the model is kept: where it is all that was released, its digest is the release's."""
+        return self if self.release.digest else replace(self, release=replace(self.release, digest=digest))
+
 
 def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Base:
     """Protect the records and train the base model on the release alone."""
@@ -45,8 +52,12 @@ def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Bas
         raise PrivacyError(
             f"{method.mechanism!r} claims nothing, so nothing could be certified: use one with a guarantee"
         )
-    release = watch("protect", lambda: method.mechanism.protect(data, rng.stage("protect")))
-    grouped: Callable[[Dataset], NDArray[np.int64]] | None = getattr(method.mechanism, "groups", None)
+    if isinstance(method.mechanism, ProtectedTraining):
+        model, claimed = watch("pretrain", lambda: method.base(data, rng))
+        return Base(model, Release(digest="", claim=method.claim(claimed, data).to_json(), k=None, constant={}), None)
+    mechanism = method.mechanism
+    release = watch("protect", lambda: mechanism.protect(data, rng.stage("protect")))
+    grouped: Callable[[Dataset], NDArray[np.int64]] | None = getattr(mechanism, "groups", None)
     groups = grouped(data) if grouped is not None else None
     digest = hashlib.sha256(np.ascontiguousarray(release.X).tobytes() + np.ascontiguousarray(release.y).tobytes())
     model = watch(

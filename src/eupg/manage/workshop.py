@@ -74,6 +74,7 @@ class Workshop:
         self.space.agree(records.schema, describe(self.method), not_covered)
         roll = Roll.empty().plus(data, self.space.key, held_out=False).plus(held, self.space.key, held_out=True)
         digest = self.keep(base.model)
+        base = base.kept_as(digest)
         served, chosen, events = self._first(digest, base, data)
         new = Current(
             number=1,
@@ -95,6 +96,7 @@ class Workshop:
         self._check_together(current, data, roll)
         base = make_base(self.method, data, self.rng, self.watch)
         digest = self.keep(base.model)
+        base = base.kept_as(digest)
         served, chosen, events = self._first(digest, base, data)
         new = current.followed_by(
             events,

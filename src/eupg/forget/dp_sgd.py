@@ -1,0 +1,179 @@
+"""A base model trained under differential privacy, in place of one trained on protected data (paper, future work).
+
+The flow of EUPG stays as it is: the base model carries the claim, fine-tuning goes on from it with the records
+themselves, and forgetting returns to it.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from eupg.data.dataset import Dataset
+from eupg.data.schema import Schema
+from eupg.errors import DataError, ParameterError
+from eupg.learn.dp_sgd import PrivateSteps, Rows, check_network, fit_privately
+from eupg.learn.learner import Learner, Model, check_settings
+from eupg.learn.sampled_gaussian import least_noise
+from eupg.learn.torch_learner import TorchLearner
+from eupg.protect.claim import Neighbours, Unit
+from eupg.protect.exact_noise import discrete_laplace, scale_at_least
+from eupg.protect.guarantee import DifferentiallyPrivate
+from eupg.rng import Randomness
+
+# The part of ε that pays for counting people: at ε = 1 the count is off by about 70, which hardly matters above 1,000.
+COUNTING = 0.02
+_NOISE = "the noise is pseudo-random and in floating point, and the claim takes it for true Gaussian noise"
+_MODEL_ONLY = "the claim is about the model: exact numbers of records that are noted beside it are not covered"
+
+
+@dataclass(frozen=True)
+class DPSGDBase:
+    """Train the base model by DP-SGD, so that whether a person was among the records can hardly be told from it.
+
+    Takes the place of a mechanism in :class:`~eupg.forget.eupg.EUPG`, with a learner of networks. The claim is
+    (ε, δ)-differential privacy for everything about a person: their presence, all attributes and the label.
+
+    Parameters
+    ----------
+    epsilon, delta
+        Budget of one person, or of one record where the schema names no person.
+    max_records
+        The most records of one person that are used; of those who have more, some are left out at random. Only asked
+        where the schema names the person.
+    clip
+        The largest norm of one person's gradient.
+    batch
+        How many people a step draws on average.
+    learning_rate, momentum
+        Those of gradient descent; the learner's own settings are for fine-tuning.
+    people
+        About how many people there are, if that is public. Otherwise they are counted with noise, for a fiftieth of ε.
+
+    Examples
+    --------
+    >>> from eupg import EUPG, TorchLearner
+    >>> method = EUPG(DPSGDBase(epsilon=1.0), TorchLearner(), pretrain=10, finetune=5, exposure=0.05)
+    >>> method.mechanism.delta
+    1e-05
+    """
+
+    epsilon: float = 1.0
+    delta: float = 1e-5
+    max_records: int = 1
+    clip: float = 10.0
+    batch: int = 512
+    learning_rate: float = 0.03
+    momentum: float = 0.9
+    people: int | None = None
+
+    def __post_init__(self) -> None:
+        whole = {"max_records": 1, "batch": 1} | ({} if self.people is None else {"people": 1})
+        positive = ("epsilon", "delta", "clip", "learning_rate")
+        check_settings(self, whole=whole, positive=positive, not_negative=("momentum",))
+        if self.delta >= 1 or self.momentum >= 1:
+            raise ParameterError(
+                f"delta and momentum must be below 1, got {self.delta!r} and {self.momentum!r}: usual are 1e-5 and 0.9"
+            )
+
+    def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
+        """Return the claim: (ε, δ) for one person, on all attributes and the label."""
+        who = "records" if schema.subject is None else "people"
+        counted = (
+            f"a fiftieth of ε pays for counting the {who} with noise"
+            if self.people is None
+            else f"the number of {who} was declared as about {self.people} and is taken as public"
+        )
+        return DifferentiallyPrivate(
+            epsilon=float(self.epsilon),
+            delta=float(self.delta),
+            unit=Unit.RECORD if schema.subject is None else Unit.PERSON,
+            neighbours=Neighbours.ADD_OR_REMOVE,
+            covers=tuple(a.name for a in (*schema.features, schema.label)),
+            caveats=(*schema.caveats, counted, _MODEL_ONLY, _NOISE),
+        )
+
+    def check_learner(self, learner: Learner) -> None:
+        """Refuse a learner that is not of networks."""
+        if not isinstance(learner, TorchLearner):
+            raise ParameterError(
+                f"DP-SGD trains networks, and {type(learner).__name__} is no TorchLearner: use TorchLearner(), or "
+                "protect the data instead, with LocalDP or ProbabilisticKAnonymity"
+            )
+
+    def pretrain(
+        self, data: Dataset, learner: Learner, *, effort: int, rng: Randomness
+    ) -> tuple[Model, DifferentiallyPrivate]:
+        """Train the base model; everything but its noisy steps follows from the schema and the noisy count alone."""
+        self.check_learner(learner)
+        assert isinstance(learner, TorchLearner)
+        claim, schema = replace(self.guarantee(data.schema), seeded=rng.seeded), _unnamed(data.schema)
+        records = 1 if data.schema.subject is None else int(self.max_records)
+        check_network(learner, schema, records=records)
+        if not len(data):
+            raise DataError("there is no record to train on: bring at least one")
+        secret = rng.stage("protect")
+        rows = rows_of_units(data, records, secret.stage("records"))
+        model = fit_privately(
+            learner,
+            replace(data, schema=schema),
+            rows,
+            effort=effort,
+            steps=self.steps(self._count(len(rows), secret.stage("count")), effort),
+            weights=rng.stage("pretrain").generator(),
+            noise=secret.stage("noise").generator(),
+        )
+        return model, claim
+
+    def steps(self, people: int, effort: int) -> PrivateSteps:
+        """Return the steps for about so many people: their number, and the least noise with which the claim holds."""
+        rate = self.batch / max(people, self.batch)
+        count = math.ceil(effort / rate)
+        return PrivateSteps(
+            rate=rate,
+            count=count,
+            batch=float(self.batch),
+            clip=float(self.clip),
+            noise=least_noise(self._budget, float(self.delta), rate=rate, steps=count),
+            learning_rate=float(self.learning_rate),
+            momentum=float(self.momentum),
+        )
+
+    @property
+    def _budget(self) -> float:
+        """What is left of ε for the steps."""
+        return float(self.epsilon) * (1 - COUNTING if self.people is None else 1.0)
+
+    def _count(self, exact: int, rng: Randomness) -> int:
+        """Return how many people there are: as declared, or counted with noise."""
+        if self.people is not None:
+            return int(self.people)
+        scale = scale_at_least(1 / (Fraction(float(self.epsilon)) - Fraction(self._budget)))
+        return max(1, exact + int(discrete_laplace(scale, 1, rng)[0]))
+
+
+def rows_of_units(data: Dataset, records: int, rng: Randomness) -> Rows:
+    """Return one line a unit with the positions of its records, then −1; of more than ``records``, some by chance.
+
+    A unit is a person where the schema names one, else a record. What is drawn for one does not depend on any other.
+    """
+    if data.schema.subject is None:
+        return np.arange(len(data))[:, None]
+    shuffled = rng.permutation(len(data))
+    people, person = np.unique(data.subjects[shuffled], return_inverse=True)
+    order = np.argsort(person, kind="stable")
+    person = person[order]
+    rank = np.arange(len(data)) - np.searchsorted(person, np.arange(len(people)))[person]
+    # Nobody fills the places beyond the most records anyone has, so leaving them away changes nothing.
+    rows = np.full((len(people), min(records, int(rank.max()) + 1)), -1, dtype=np.int64)
+    used = rank < records
+    rows[person[used], rank[used]] = shuffled[order[used]]
+    return rows
+
+
+def _unnamed(schema: Schema) -> Schema:
+    """Return the schema without the columns that name records or people, which no model file need mention."""
+    return Schema(tuple(a for a in schema.attributes if a not in (*schema.identifiers, schema.subject)))
