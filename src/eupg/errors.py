@@ -25,6 +25,7 @@
     ├── LockHeld         (BlockingIOError)    somebody else is changing the workspace right now
     ├── WorkspaceDamaged (ValueError)         a workspace's own files contradict each other or its ledger
     ├── WorkspaceState   (RuntimeError)       the step needs another one first, or was done already
+    ├── MeasurementFailed (RuntimeError)      a process that measured for a benchmark ended before it was done
     └── SourceUnavailable (FileNotFoundError) a data set is neither here nor to be fetched
 
 A message says what was expected, what was found, and what to do next.
@@ -129,6 +130,10 @@ class WorkspaceDamaged(EupgError, ValueError):
 
 class WorkspaceState(EupgError, RuntimeError):
     """The step needs another one first, or was done already."""
+
+
+class MeasurementFailed(EupgError, RuntimeError):
+    """A process that measured for a benchmark ended before it was done."""
 
 
 class SourceUnavailable(EupgError, FileNotFoundError):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from importlib.metadata import version
 
 from rich.console import Console
 from rich.markup import escape
 
-from eupg.cli import compare, demo, evidence, plan, requests, training, webhook
+from eupg import __version__
+from eupg.cli import bench, compare, demo, evidence, plan, requests, training, webhook
 from eupg.errors import EupgError, MissingFramework
 
 # What the commands need, and the extra that brings it.
@@ -18,16 +18,18 @@ _EXTRAS = {
     "lightgbm": "lightgbm",
     "torch": "torch",
     "safetensors": "torch",
+    "opacus": "dpsgd",
+    "dp_accounting": "dpsgd",
     "matplotlib": "demo",
     "statsmodels": "demo",
 }
-_COMMANDS = (demo, plan, training, requests, evidence, webhook, compare)
+_COMMANDS = (demo, plan, training, requests, evidence, webhook, compare, bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     parser = argparse.ArgumentParser(prog="eupg", description="Forget a person's data, with a stated guarantee.")
-    parser.add_argument("--version", action="version", version=f"eupg {version('eupg')}")
+    parser.add_argument("--version", action="version", version=f"eupg {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _COMMANDS:
         module.add_to(commands)

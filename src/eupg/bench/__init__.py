@@ -1,0 +1,1 @@
+"""The paper's experiments and those beside them: declared as data, run in small resumable cells, kept in one file."""

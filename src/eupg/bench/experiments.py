@@ -1,0 +1,302 @@
+"""The experiments, declared as data: sets, models, methods and what is swept. ``eupg bench list`` prints them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+
+from eupg.bench.cell import Cell, Value
+from eupg.bench.methods import MODELS, SETS
+from eupg.errors import ParameterError
+
+
+@dataclass(frozen=True)
+class Grid:
+    """All combinations of sets, models, methods and settings; a setting with several values is swept.
+
+    Examples
+    --------
+    >>> grid = Grid("base", ("heart",), ("xgboost",), ("k=3", "k=10"), {"effort": 100, "references": (4, 8)})
+    >>> len(list(grid.cells(range(5))))
+    20
+    """
+
+    kind: str
+    sets: tuple[str, ...]
+    models: tuple[str, ...]
+    methods: tuple[str, ...]
+    settings: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
+
+    def cells(self, repetitions: Sequence[int]) -> Iterator[Cell]:
+        """Yield every cell, one repetition after another."""
+        swept = [v if isinstance(v, tuple) else (v,) for v in self.settings.values()]
+        for repetition, *place in product(repetitions, self.sets, self.models, self.methods, *swept):
+            names = ("set", "model", "method", *self.settings)
+            yield Cell.of(dict(zip(names, place, strict=True)) | {"kind": self.kind, "repetition": repetition})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question, and the cells that answer it.
+
+    Parameters
+    ----------
+    name, about
+        What it is called, and what it asks.
+    grids
+        Its cells. Cells that two experiments have in common are computed once.
+    core_minutes
+        Time on one core for 5 repetitions, estimated from processor seconds of single cells on a busy 2.8 GHz
+        machine. Where experiments share references or trainings (those of one set, model and recipe do, if they are
+        run together), these count in the one that stands first.
+    most_repeats
+        No more repetitions than these, however many are asked for.
+    """
+
+    name: str
+    about: str
+    grids: tuple[Grid, ...]
+    core_minutes: float
+    most_repeats: int | None = None
+
+    def cells(self, repeats: int) -> list[Cell]:
+        """Return every cell once."""
+        count = repeats if self.most_repeats is None else min(repeats, self.most_repeats)
+        return list({cell.key: cell for grid in self.grids for cell in grid.cells(range(count))}.values())
+
+
+_RIVALS = ("Retrain", "Short retrain", "SISA")
+_EUPG = ("EUPG k=30", "EUPG ε=1")
+_SHORT = ("Short retrain", *_EUPG)
+_CERTIFIED = ("Certified-SP", "Certified-SP, published calibration")
+_PAPER: dict[str, Value] = {"recipe": "paper", "forget": 0.05, "references": 8}
+_MLP = {**_PAPER, "effort": 50, "finetune": 5}
+_TREES = {**_PAPER, "effort": 100, "finetune": 5}
+_REFRESHED = "EUPG k=30, leaves refreshed"
+_SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
+_TUNED: dict[str, Value] = {"recipe": "tuned", "forget": 0.05, "references": 8}
+
+
+def _swept(word: str, values: Sequence[Value]) -> tuple[str, ...]:
+    return tuple(f"{word}={value:g}" if isinstance(value, float) else f"{word}={value}" for value in values)
+
+
+def _timed(settings: Mapping[str, Value]) -> dict[str, Value]:
+    return {name: value for name, value in settings.items() if name != "references"}
+
+
+EXPERIMENTS = (
+    Experiment(
+        "smoke",
+        "every kind of measurement once, on RAND HIE at tiny effort: shows that all works, not how well",
+        (
+            Grid(
+                "quality",
+                ("rand_hie",),
+                ("xgboost",),
+                (*_RIVALS, *_EUPG, _REFRESHED),
+                {**_PAPER, "effort": 10, "finetune": 2, "references": 4},
+            ),
+            Grid(
+                "quality",
+                ("rand_hie",),
+                ("mlp",),
+                ("Retrain", "Short retrain", "Certified-SP", "EUPG k=30"),
+                {**_PAPER, "effort": 2, "finetune": 1, "references": 0},
+            ),
+            Grid(
+                "base",
+                ("rand_hie",),
+                ("xgboost",),
+                ("Unprotected", "k=30"),
+                {"effort": 10, "forget": 0.05, "references": 4},
+            ),
+            Grid("exposure", ("rand_hie",), ("logistic",), ("k=30", "synthesis ε=1"), {"exposure": (0.0, 0.05)}),
+            Grid("exposure", ("rand_hie",), ("logistic",), ("From scratch",), {"exposure": (0.05, 1.0)}),
+            Grid("exposure", ("rand_hie",), ("logistic",), ("Short retrain",), {"exposure": 1.0}),
+            Grid("exposure_audit", ("rand_hie",), ("logistic",), ("k=30",), {"exposure": 0.05, "references": 4}),
+            Grid(
+                "runtime",
+                ("rand_hie",),
+                ("xgboost",),
+                ("Retrain", "Short retrain", "EUPG k=30"),
+                _timed({**_PAPER, "effort": 10, "finetune": 2}),
+            ),
+        ),
+        core_minutes=0.5,
+        most_repeats=1,
+    ),
+    Experiment(
+        "synthesis",
+        "bases from full-record DP synthesis, against ε and the share of people ever seen raw",
+        (
+            Grid(
+                "exposure",
+                SETS,
+                MODELS,
+                _swept("synthesis ε", (0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 10.0)),
+                {"exposure": (0.0, 0.02, 0.05, 1.0)},
+            ),
+        ),
+        core_minutes=92,
+    ),
+    Experiment(
+        "exposure",
+        "the exposure frontier: k-anonymity and local DP against the share of people ever seen raw, and the controls",
+        (
+            Grid("exposure", SETS, MODELS, ("From scratch",), {"exposure": _SHARES}),
+            Grid("exposure", SETS, MODELS, ("Short retrain",), {"exposure": 1.0}),
+            Grid("exposure", SETS, MODELS, ("k=10", "k=30", "k=100", "ε=1", "ε=4"), {"exposure": (0.0, *_SHARES)}),
+        ),
+        core_minutes=98,
+    ),
+    Experiment(
+        "exposure_audit",
+        "membership inference on people seen raw and never seen raw, before any erasure",
+        (
+            Grid("exposure_audit", SETS, ("xgboost",), ("k=30",), {"exposure": (0.05, 1.0), "references": 8}),
+            Grid(
+                "exposure_audit",
+                SETS,
+                ("xgboost",),
+                ("synthesis ε=1",),
+                {"exposure": (0.0, 0.05, 1.0), "references": 8},
+            ),
+        ),
+        core_minutes=30,
+    ),
+    Experiment(
+        "quality_mlp",
+        "the paper's table of unlearning quality for MLPs: utility, RMIA AUC and TPR at 1 %, before and after",
+        (Grid("quality", SETS, ("mlp",), (*_RIVALS, *_CERTIFIED, *_EUPG), _MLP),),
+        core_minutes=47,
+    ),
+    Experiment(
+        "quality_xgboost",
+        "the same for XGBoost, with both ways to fine-tune trees",
+        (Grid("quality", SETS, ("xgboost",), (*_RIVALS, *_EUPG, _REFRESHED, "EUPG ε=1, leaves refreshed"), _TREES),),
+        core_minutes=5,
+    ),
+    Experiment(
+        "quality_others",
+        "the same for LightGBM and logistic regression, which the paper lacks",
+        (
+            Grid("quality", SETS, ("lightgbm",), (*_RIVALS, *_EUPG), {**_PAPER, "effort": 100, "finetune": 10}),
+            Grid("quality", SETS, ("logistic",), (*_RIVALS, *_EUPG), {**_PAPER, "effort": 20, "finetune": 5}),
+        ),
+        core_minutes=6,
+    ),
+    Experiment(
+        "tuned",
+        "the same with recipes tuned inside what they may see, so that Retrain is not handicapped by over-training",
+        (Grid("quality", SETS, MODELS, ("Retrain", *_SHORT), _TUNED),),
+        core_minutes=60,
+    ),
+    Experiment(
+        "k_sweep",
+        "base model before fine-tuning against k, with the original-data line",
+        (
+            Grid(
+                "base",
+                ("heart",),
+                ("xgboost",),
+                ("Unprotected", *_swept("k", (3, 5, 10, 20, 30, 50, 100, 300, 1000))),
+                {"effort": 100, "forget": 0.05, "references": 8},
+            ),
+        ),
+        core_minutes=6,
+    ),
+    Experiment(
+        "epsilon_sweep",
+        "base model before fine-tuning against ε of local DP, with the original-data line",
+        (
+            Grid(
+                "base",
+                ("heart",),
+                ("xgboost",),
+                ("Unprotected", *_swept("ε", (0.25, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 100.0, 300.0))),
+                {"effort": 100, "forget": 0.05, "references": 8},
+            ),
+        ),
+        core_minutes=4,
+    ),
+    Experiment(
+        "forget_ratio",
+        "quality against the share of people forgotten",
+        (
+            Grid(
+                "quality",
+                ("adult",),
+                ("mlp",),
+                (*_RIVALS, "Certified-SP", *_EUPG),
+                {**_MLP, "forget": (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)},
+            ),
+        ),
+        core_minutes=25,
+    ),
+    Experiment(
+        "ft_epochs",
+        "quality against the epochs of fine-tuning, beside as many epochs from scratch",
+        (
+            Grid("quality", SETS, ("mlp",), (*_SHORT, "Certified-SP"), {**_MLP, "finetune": (1, 2, 3, 5, 10)}),
+            Grid("quality", SETS, ("mlp",), _EUPG, {**_MLP, "finetune": 0}),
+        ),
+        core_minutes=12,
+    ),
+    Experiment(
+        "label_dp",
+        "local DP that protects the label too: ε=1 in all, and ε=1 for the features with 1 for the label",
+        (
+            Grid("quality", SETS, ("mlp",), ("EUPG ε=0.5, label ε=0.5", "EUPG ε=1, label ε=1", "Short retrain"), _MLP),
+            Grid(
+                "quality",
+                SETS,
+                ("xgboost",),
+                ("EUPG ε=0.5, label ε=0.5", "EUPG ε=1, label ε=1", "Short retrain"),
+                _TREES,
+            ),
+        ),
+        core_minutes=11,
+    ),
+    Experiment(
+        "runtime",
+        "seconds by phase and of a forget, storage and inference; nothing beside, no evaluation in the timer",
+        (
+            Grid("runtime", SETS, ("mlp",), (*_RIVALS, "Certified-SP", *_EUPG), _timed(_MLP)),
+            Grid("runtime", SETS, ("mlp",), ("Short retrain", "EUPG k=30"), {**_timed(_MLP), "finetune": (1, 2, 3)}),
+            Grid("runtime", SETS, ("xgboost",), (*_RIVALS, *_EUPG, _REFRESHED), _timed(_TREES)),
+            Grid(
+                "runtime",
+                SETS,
+                ("lightgbm",),
+                (*_RIVALS, *_EUPG),
+                _timed({**_PAPER, "effort": 100, "finetune": 10}),
+            ),
+            Grid("runtime", SETS, ("logistic",), (*_RIVALS, *_EUPG), _timed({**_PAPER, "effort": 20, "finetune": 5})),
+        ),
+        core_minutes=38,
+    ),
+    Experiment(
+        "runtime_tuned",
+        "the same for the tuned recipes, of the models that train in seconds",
+        (Grid("runtime", SETS, ("xgboost", "lightgbm", "logistic"), ("Retrain", *_SHORT), _timed(_TUNED)),),
+        core_minutes=11,
+    ),
+)
+
+
+def experiment(name: str) -> Experiment:
+    """Return an experiment by name."""
+    for one in EXPERIMENTS:
+        if one.name == name:
+            return one
+    raise ParameterError(f"no experiment {name!r}: choose one of {', '.join(e.name for e in EXPERIMENTS)}, or all")
+
+
+def cells_of(names: Sequence[str], repeats: int) -> list[Cell]:
+    """Return the cells of these experiments, each once; ``all`` is every experiment but the smoke test."""
+    chosen = []
+    for name in names:
+        chosen += [e for e in EXPERIMENTS if e.name != "smoke"] if name == "all" else [experiment(name)]
+    return list({cell.key: cell for one in chosen for cell in one.cells(repeats)}.values())

@@ -1,0 +1,57 @@
+"""Membership inference on people seen raw and on people never seen raw, before any erasure.
+
+By the library's rule for base models and fine-tuning; the references of the audit are made by the same method.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from eupg.audit.membership import audit
+from eupg.audit.rmia import RMIA
+from eupg.bench import methods
+from eupg.bench.cell import Cell
+from eupg.bench.found import Found, audited, silent, timed
+from eupg.forget.eupg import EUPG
+from eupg.rng import Seeded
+
+_MOST_MEMBERS = 3_000
+
+
+def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
+    """Audit served models."""
+    for cell in cells:
+        yield cell, _measure(cell)
+
+
+def _measure(cell: Cell) -> Found:
+    source, rule, seconds = methods.source(cell.set), methods.careful(cell.model), dict[str, float]()
+    exposure = float(cell.get("exposure"))
+    mechanism = methods.mechanism(cell.method)
+    method = EUPG(mechanism, rule.learner, rule.pretrain, rule.finetune, exposure, finetuner=rule.finetuner)
+    trained = timed(seconds, "train", lambda: method.train(source.train, Seeded(cell.repetition)))
+    seen = np.isin(source.train.ids, list(trained.ids))
+    metrics = {}
+    for group, mask in (("seen raw", seen), ("never seen raw", ~seen)):
+        if not mask.any():
+            continue
+        chosen = np.random.default_rng(cell.repetition).permutation(np.flatnonzero(mask))[:_MOST_MEMBERS]
+        members = np.isin(np.arange(len(mask)), chosen)
+        report = audit(
+            trained.model,
+            source.train.select(members),
+            source.test,
+            attack=RMIA(),
+            references=int(cell.get("references")),
+            others=source.train.select(~members),
+            recipe=method,
+            # Not asked for, and a model of the others would be trained for it.
+            baseline=trained.model,
+            seed=cell.repetition,
+            jobs=1,
+            step=silent,
+        )
+        metrics[group] = audited(report)
+    return Found(metrics, seconds)

@@ -1,0 +1,265 @@
+"""Run the cells that are missing: processes side by side, measurements of time alone, every line kept at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from eupg.bench.cell import Cell, Job, group, matches
+from eupg.bench.experiments import cells_of
+from eupg.bench.kinds import KINDS, kind
+from eupg.bench.results import Result, Writer, read
+from eupg.bench.version import code_version, source_digest
+from eupg.errors import MeasurementFailed, ParameterError
+
+Tell = Callable[[str], None]
+# One thread a process: more would fight over the same cores, and no method gets more than another.
+_ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT"), "1"
+)
+# Roughly how long jobs take, against each other: the longest begin first, so that none is left alone at the end.
+_SLOW = {"mlp": 10, "lightgbm": 2, "xgboost": 2, "logistic": 1, "credit": 3, "heart": 2, "adult": 2, "quality": 3}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run will do: the jobs, and the results it will not compute again."""
+
+    jobs: tuple[Job, ...]
+    reused: tuple[Result, ...]
+
+    @property
+    def cells(self) -> int:
+        """How many cells will be computed."""
+        return sum(len(job.cells) for job in self.jobs)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run did."""
+
+    written: int
+    failed: tuple[str, ...]
+
+
+def plan(names: Sequence[str], path: Path, *, repeats: int = 5, only: Sequence[str] = (), fresh: bool = False) -> Plan:
+    """Find out which cells of these experiments are missing from the results file.
+
+    Parameters
+    ----------
+    names
+        Experiments; ``all`` stands for every one of them but the smoke test.
+    path
+        The results file.
+    repeats
+        Repetitions of each cell.
+    only
+        Filters, all of which a cell must pass; see :func:`eupg.bench.cell.matches`.
+    fresh
+        Compute everything again, whatever the file holds.
+    """
+    if repeats < 1:
+        raise ParameterError(f"at least one repetition is needed, got {repeats!r}")
+    wanted = {cell.key: cell for cell in cells_of(names, repeats) if matches(cell, only)}
+    if not wanted:
+        raise ParameterError(
+            f"no cell of {', '.join(names)} passes {list(only)!r}: loosen --only, or see eupg bench list"
+        )
+    known = {} if fresh else read(path).newest
+    missing = [cell for key, cell in wanted.items() if key not in known]
+    jobs = group(missing, {name: k.together for name, k in KINDS.items()})
+    jobs.sort(key=_weight, reverse=True)
+    return Plan(tuple(jobs), tuple(known[key] for key in wanted if key in known))
+
+
+def _weight(job: Job) -> int:
+    first = job.cells[0]
+    weight = len(job.cells)
+    for word in (first.model, first.set, first.kind):
+        weight *= _SLOW.get(word, 1)
+    return weight
+
+
+def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
+    """Compute what is planned; a run that is killed loses the cells in flight and nothing else.
+
+    Parameters
+    ----------
+    plan
+        From :func:`plan`.
+    path
+        The results file; lines are appended, each on disk before the next.
+    jobs
+        Processes side by side, of one thread each. Measurements of time run after all others, one at a time.
+    tell
+        Called with one sentence a finished cell.
+    """
+    if jobs < 1:
+        raise ParameterError(f"at least one process is needed, got {jobs!r}")
+    apart = [job for job in plan.jobs if kind(job.kind).alone]
+    beside = [job for job in plan.jobs if not kind(job.kind).alone]
+    with Writer(path) as writer:
+        desk = _Desk(writer, plan.cells, tell)
+        desk.compute(beside, min(jobs, len(beside)))
+        desk.compute(apart, min(1, len(apart)))
+    return Outcome(desk.written, tuple(desk.failed))
+
+
+class _Desk:
+    """Hands out jobs and takes in lines; several threads use it, one for each process."""
+
+    def __init__(self, writer: Writer, total: int, tell: Tell) -> None:
+        self.written, self.failed = 0, list[str]()
+        self._writer, self._total, self._tell = writer, total, tell
+        self._lock = threading.Lock()
+        self._version, self._source = code_version(), source_digest()
+
+    def compute(self, jobs: Iterable[Job], processes: int) -> None:
+        waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
+        for job in jobs:
+            waiting.put(job)
+        workers = [_Worker() for _ in range(processes)]
+        threads = [threading.Thread(target=self._serve, args=(w, waiting, processes), daemon=True) for w in workers]
+        try:
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        finally:
+            # After an interrupt nobody shall begin another job.
+            with suppress(queue.Empty):
+                while True:
+                    waiting.get_nowait()
+            for worker in workers:
+                worker.end()
+
+    def _serve(self, worker: _Worker, waiting: queue.SimpleQueue[Job], beside: int) -> None:
+        while True:
+            try:
+                job = waiting.get_nowait()
+            except queue.Empty:
+                return
+            try:
+                for message in worker.messages(job):
+                    self._keep(job, message, beside)
+            except Exception as error:
+                self._fail(job, f"{type(error).__name__}: {error}")
+
+    def _keep(self, job: Job, message: dict[str, Any], beside: int) -> None:
+        if "error" in message:
+            sys.stderr.write(message["trace"])
+            self._fail(job, message["error"])
+            return
+        cell = next(c for c in job.cells if c.key == message["key"])
+        with self._lock:
+            self._writer.append(self._line(cell, message, beside))
+            self.written += 1
+            self._tell(f"{self.written + len(self.failed)}/{self._total} {cell}: {_gist(message)}")
+
+    def _line(self, cell: Cell, message: dict[str, Any], beside: int) -> dict[str, Any]:
+        source = source_digest()
+        changed = "" if source == self._source else ".changed-on-the-way"
+        return {
+            "cell": cell.key,
+            "config": cell.config,
+            "version": self._version + changed,
+            "source": source,
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "seed": cell.repetition,
+            "processes": beside,
+            "metrics": message["metrics"],
+            "seconds": message["seconds"],
+            "shared": message["shared"],
+            "cpu_s": message["cpu_s"],
+            "peak_mb": message["peak_mb"],
+            "machine": message["machine"],
+        }
+
+    def _fail(self, job: Job, why: str) -> None:
+        with self._lock:
+            self.failed.append(f"{job}: {why}")
+            self._tell(f"FAILED {job}: {why}")
+
+
+class _Worker:
+    """One process that measures; a new one is started where the last one died."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+
+    def messages(self, job: Job) -> Iterator[dict[str, Any]]:
+        """Send a job and yield what comes back."""
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([cell.config for cell in job.cells]) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            message = json.loads(line)
+            if message.get("done"):
+                return
+            yield message
+            if "error" in message:
+                return
+        raise MeasurementFailed(
+            f"the process that measured it ended with status {process.wait()}, out of memory perhaps: run it "
+            "again, with fewer jobs side by side"
+        )
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._process.poll() is not None:
+            self.end()
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "eupg.bench.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env=os.environ | _ONE_THREAD,
+            )
+        return self._process
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # What it was sent and never read is lost with it.
+        with suppress(OSError):
+            process.stdin.close()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
+
+
+def _gist(message: dict[str, Any]) -> str:
+    """Say the main figure in a few characters, and the seconds."""
+    metrics = message["metrics"]
+    found = metrics.get("utility")
+    if found is None and "after" in metrics:
+        found = metrics["after"]["utility"]
+    seconds = sum(message["seconds"].values())
+    return (f"{found:.2f}, " if isinstance(found, float) else "") + f"{seconds:.1f} s"
+
+
+def elapsed(started: float) -> str:
+    """Say how long ago a moment was."""
+    seconds = time.monotonic() - started
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

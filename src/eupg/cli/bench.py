@@ -1,0 +1,120 @@
+"""``eupg bench``: the paper's experiments and those beside them, in small cells that can be resumed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from eupg.cli.workspace import add_command
+
+if TYPE_CHECKING:
+    from eupg.bench.run import Plan
+
+RESULTS = Path("benchmarks/results/bench.jsonl")
+
+
+def add_to(commands: Any) -> None:
+    """Add the command and its parts."""
+    text = "the experiments of the paper and those beside them"
+    parser: argparse.ArgumentParser = commands.add_parser("bench", help=text, description=text[0].upper() + text[1:])
+    parts = parser.add_subparsers(dest="part", required=True, metavar="PART")
+    listed = add_command(parts, "list", "what can be run, and how long it takes", _list, workspace=False)
+    listed.add_argument("--repeats", type=int, default=5)
+    _add_results(listed)
+    ran = add_command(parts, "run", "run what is missing from the results file", _run, workspace=False)
+    ran.add_argument("names", nargs="+", metavar="NAME", help="experiments, or all; eupg bench list names them")
+    ran.add_argument("--repeats", type=int, default=5, help="repetitions of each cell (default 5)")
+    ran.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side (default: cores)")
+    ran.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="FILTER",
+        help="only cells with this setting (set=adult, model=mlp, repetition=0) or these words in their name; may be "
+        "repeated, and all must hold",
+    )
+    ran.add_argument("--fresh", action="store_true", help="compute everything again, whatever the file holds")
+    ran.add_argument("--dry-run", action="store_true", help="say what would be computed and reused, and stop")
+    _add_results(ran)
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help=f"default {RESULTS}")
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    from eupg.bench.experiments import EXPERIMENTS
+    from eupg.bench.results import read
+
+    known = read(options.results).newest
+    rows = []
+    for one in EXPERIMENTS:
+        cells = one.cells(options.repeats)
+        done = sum(cell.key in known for cell in cells)
+        rows.append(
+            {"name": one.name, "cells": len(cells), "done": done, "core_minutes": one.core_minutes, "about": one.about}
+        )
+    table = Table("experiment", "cells", "done", "core min", "what it asks")
+    for row in rows:
+        table.add_row(*(str(value) for value in row.values()))
+    console.print(table)
+    console.print(
+        f"Cells at {options.repeats} repetitions, done in {options.results}; minutes on one core for 5 repetitions, "
+        "estimated from single cells. Cells that experiments share are counted in each and computed once."
+    )
+    if options.json:
+        sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    from eupg.bench.run import elapsed, plan, run
+    from eupg.bench.version import code_version
+
+    planned = plan(options.names, options.results, repeats=options.repeats, only=options.only, fresh=options.fresh)
+    console.print(f"This code is {code_version()}.", markup=False)
+    for line in _reuse(planned, fresh=options.fresh):
+        console.print(line, markup=False)
+    console.print(
+        f"To compute: {planned.cells} cells in {len(planned.jobs)} jobs, into {options.results}.", markup=False
+    )
+    values = {"computed": 0, "reused": len(planned.reused), "failed": [], "version": code_version()}
+    if not options.dry_run and planned.jobs:
+        started = time.monotonic()
+        done = run(
+            planned,
+            options.results,
+            jobs=options.jobs,
+            tell=lambda line: console.print(line, markup=False, soft_wrap=True),
+        )
+        values |= {"computed": done.written, "failed": list(done.failed)}
+        console.print(f"Computed {done.written} cells in {elapsed(started)}; {len(done.failed)} jobs failed.")
+        for line in done.failed:
+            console.print(f"failed: {line}", markup=False, soft_wrap=True)
+    if options.json:
+        sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    return int(bool(values["failed"]))
+
+
+def _reuse(planned: Plan, *, fresh: bool) -> list[str]:
+    """Say what is not computed again, and which code made it."""
+    from eupg.bench.results import versions
+    from eupg.bench.version import code_version
+
+    if fresh:
+        return ["Nothing is reused (--fresh)."]
+    if not planned.reused:
+        return ["Nothing is reused: the file holds none of these cells."]
+    counts = versions(planned.reused)
+    lines = [f"Reused: {count} cells made by {version}" for version, count in sorted(counts.items())]
+    if set(counts) != {code_version()}:
+        lines.append("Some of these were made by other code than this; --fresh computes them again.")
+    return lines
