@@ -41,17 +41,30 @@ def bins(counts: Counts, most: int, *, ordered: bool, apart: int = 0) -> Codes:
     # Where noise leaves nothing, all cells count alike: every bin must hold some.
     mass = mass if mass.any() else np.ones(free)
     order = np.arange(free) if ordered else np.argsort(_leaning(counts[:free], mass), kind="stable")
-    goal, filled, current = mass.sum() / room, 0.0, 0
+    goal, filled, current = _goal(mass, room), 0.0, 0
     bin_of = np.empty(len(counts), dtype=np.int64)
     for cell in order:
         # A cell that fills a bin by itself (the zeros of a column, say) does not share one.
-        full = filled >= goal or (filled > 0 and mass[cell] >= goal)
-        if full and current < room - 1:
+        if filled > 0 and (filled >= goal or mass[cell] >= goal) and current < room - 1:
             current, filled = current + 1, 0.0
         bin_of[cell] = current
         filled += mass[cell]
     bin_of[free:] = current + 1 + np.arange(apart)
     return bin_of
+
+
+def _goal(mass: Counts, room: int) -> float:
+    """Return the count of a bin: that of all cells, but for those so large that each fills a bin by itself.
+
+    With the large ones counted in, what is left of a column that is mostly zero would share one or two bins.
+    """
+    large = np.zeros(len(mass), dtype=bool)
+    while True:
+        goal = float(mass[~large].sum() / (room - large.sum()))
+        more = ~large & (mass >= goal)
+        if not more.any() or large.sum() + more.sum() >= room:
+            return goal
+        large |= more
 
 
 def gather(counts: Counts, bin_of: Codes) -> Counts:
