@@ -11,8 +11,8 @@ import sys
 
 import numpy as np
 
-from benchmarks.utility import methods
-from eupg import CertifiedSP, GradientClipping, ModelClipping, Seeded, sources
+from eupg import CertifiedSP, GradientClipping, ModelClipping, Retrain, Seeded, sources
+from eupg.bench.methods import EFFORTS, plain
 
 DECAYED = (0.01, 0.05, 0.2)  # γλ: the share of the weights that one step gives up
 GRID = [
@@ -31,15 +31,14 @@ def scores(dataset: str, seed: int) -> tuple[np.ndarray, float]:
     held = rng.stage("validation").generator().random(len(source.train)) < 0.2
     data, validation = source.train.select(~held), source.train.select(held)
     retained = data.select(rng.stage("requests").generator().random(len(data)) >= 0.05)
-    known = methods(dataset, "mlp")
-    learner = known["Retrain"].learner
+    learner, (_, brief) = plain("mlp", dataset), EFFORTS["mlp"]
     trained = CertifiedSP(learner).train(data, rng)
 
     def utility(model) -> float:
         return source.utility(model.predict_proba(validation.X), validation.y)
 
     found = [utility(CertifiedSP(learner, noise=n).forget(trained, retained, rng).model) for n in GRID]
-    return np.array(found), utility(known["Short retrain"].train(retained, rng).model)
+    return np.array(found), utility(Retrain(learner, brief).train(retained, rng).model)
 
 
 def main(seeds: int) -> None:

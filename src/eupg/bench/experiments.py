@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from eupg.bench.cell import Cell, Value
-from eupg.bench.methods import MODELS, SETS
+from eupg.bench.methods import EFFORTS, MODELS, SETS
 from eupg.errors import ParameterError
 
 
@@ -71,8 +71,11 @@ _EUPG = ("EUPG k=30", "EUPG ε=1")
 _SHORT = ("Short retrain", *_EUPG)
 _CERTIFIED = ("Certified-SP", "Certified-SP, published calibration")
 _PAPER: dict[str, Value] = {"recipe": "paper", "forget": 0.05, "references": 8}
-_MLP = {**_PAPER, "effort": 50, "finetune": 5}
-_TREES = {**_PAPER, "effort": 100, "finetune": 5}
+_FULL: dict[str, dict[str, Value]] = {
+    model: {**_PAPER, "effort": full, "finetune": short} for model, (full, short) in EFFORTS.items()
+}
+_MLP, _TREES = _FULL["mlp"], _FULL["xgboost"]
+_OTHERS = ("lightgbm", "logistic")
 _REFRESHED = "EUPG k=30, leaves refreshed"
 _SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 _TUNED: dict[str, Value] = {"recipe": "tuned", "forget": 0.05, "references": 8}
@@ -181,10 +184,7 @@ EXPERIMENTS = (
     Experiment(
         "quality_others",
         "the same for LightGBM and logistic regression, which the paper lacks",
-        (
-            Grid("quality", SETS, ("lightgbm",), (*_RIVALS, *_EUPG), {**_PAPER, "effort": 100, "finetune": 10}),
-            Grid("quality", SETS, ("logistic",), (*_RIVALS, *_EUPG), {**_PAPER, "effort": 20, "finetune": 5}),
-        ),
+        tuple(Grid("quality", SETS, (model,), (*_RIVALS, *_EUPG), _FULL[model]) for model in _OTHERS),
         core_minutes=6,
     ),
     Experiment(
@@ -266,14 +266,7 @@ EXPERIMENTS = (
             Grid("runtime", SETS, ("mlp",), (*_RIVALS, "Certified-SP", *_EUPG), _timed(_MLP)),
             Grid("runtime", SETS, ("mlp",), ("Short retrain", "EUPG k=30"), {**_timed(_MLP), "finetune": (1, 2, 3)}),
             Grid("runtime", SETS, ("xgboost",), (*_RIVALS, *_EUPG, _REFRESHED), _timed(_TREES)),
-            Grid(
-                "runtime",
-                SETS,
-                ("lightgbm",),
-                (*_RIVALS, *_EUPG),
-                _timed({**_PAPER, "effort": 100, "finetune": 10}),
-            ),
-            Grid("runtime", SETS, ("logistic",), (*_RIVALS, *_EUPG), _timed({**_PAPER, "effort": 20, "finetune": 5})),
+            *(Grid("runtime", SETS, (model,), (*_RIVALS, *_EUPG), _timed(_FULL[model])) for model in _OTHERS),
         ),
         core_minutes=38,
     ),

@@ -19,6 +19,8 @@ from eupg.protect.mechanism import Mechanism
 
 SETS = ("adult", "heart", "credit")
 MODELS = ("mlp", "xgboost", "lightgbm", "logistic")
+# Epochs or trees of a full training, and of a fine-tuning: the paper's, and the library's own for models it lacks.
+EFFORTS = {"mlp": (50, 5), "xgboost": (100, 5), "lightgbm": (100, 10), "logistic": (20, 5)}
 _K = re.compile(r"k=(\d+)")
 _DP = re.compile(r"ε=([\d.]+)(?:, label ε=([\d.]+))?")
 _SYNTHESIS = re.compile(r"synthesis ε=([\d.]+)")
@@ -75,8 +77,20 @@ def careful(model: str) -> recipes.Recipe:
     return found
 
 
-def plain(model: str, table: str, *, refresh: bool = False) -> Learner:
-    """Return the learner with the paper's settings for the table, or the library's own for models the paper lacks."""
+def plain(model: str, table: str, *, refresh: bool = False, threads: int = 1) -> Learner:
+    """Return the learner with the paper's settings for the table, or the library's own for models the paper lacks.
+
+    Parameters
+    ----------
+    model
+        One of ``MODELS``.
+    table
+        The data set's name; any other name gets the settings that the paper uses on most.
+    refresh
+        Whether fine-tuning refreshes the leaves of trees instead of adding trees (XGBoost).
+    threads
+        CPU threads of boosted trees; 0 takes one for small tables and all for large ones.
+    """
     if model == "mlp":
         from eupg.learn.networks import MLP
         from eupg.learn.torch_learner import TorchLearner
@@ -86,11 +100,11 @@ def plain(model: str, table: str, *, refresh: bool = False) -> Learner:
     if model == "xgboost":
         from eupg.learn.xgboost_learner import XGBoostLearner
 
-        return XGBoostLearner(refresh_leaves=refresh, threads=1)
+        return XGBoostLearner(refresh_leaves=refresh, threads=threads)
     if model == "lightgbm":
         from eupg.learn.lightgbm_learner import LightGBMLearner
 
-        return LightGBMLearner(threads=1)
+        return LightGBMLearner(threads=threads)
     if model == "logistic":
         from eupg.learn.sklearn_learner import SklearnLearner
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from eupg.cli.workspace import add_command
+from eupg.cli.workspace import add_command, show
 
 if TYPE_CHECKING:
     from eupg.bench.run import Plan
 
-RESULTS = Path("benchmarks/results/bench.jsonl")
+RESULTS, DOCS = Path("benchmarks/results/bench.jsonl"), Path("docs")
 
 
 def add_to(commands: Any) -> None:
@@ -44,6 +44,9 @@ def add_to(commands: Any) -> None:
     ran.add_argument("--fresh", action="store_true", help="compute everything again, whatever the file holds")
     ran.add_argument("--dry-run", action="store_true", help="say what would be computed and reused, and stop")
     _add_results(ran)
+    told = add_command(parts, "report", "write the page of results and its figures", _report, workspace=False)
+    told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
+    _add_results(told)
 
 
 def _add_results(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +105,19 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     if options.json:
         sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
     return int(bool(values["failed"]))
+
+
+def _report(options: argparse.Namespace, console: Console) -> int:
+    from eupg.bench.report.page import book_of, write
+
+    book = book_of(options.results)
+    written = write(book, options.out)
+    values = {"cells": len(book.used()), "missing": book.lacking(), "written": [str(path) for path in written]}
+    words = (
+        f"Wrote {written[0]} and {len(written) - 1} figures from {values['cells']} cells; {values['missing']} missing."
+    )
+    show(options, console, words, values, wrap=False)
+    return 0
 
 
 def _reuse(planned: Plan, *, fresh: bool) -> list[str]:

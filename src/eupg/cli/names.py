@@ -41,35 +41,23 @@ class Recipe:
 
 def recipe(name: str, table: str = "") -> Recipe:
     """Return a learner by name, with the paper's settings where it has some for the table."""
-    if name == "xgboost":
-        from eupg.learn.xgboost_learner import XGBoostLearner
+    from eupg.bench.methods import EFFORTS, plain
 
-        return Recipe(XGBoostLearner(), 100, 5)
-    if name == "lightgbm":
-        from eupg.learn.lightgbm_learner import LightGBMLearner
-
-        return Recipe(LightGBMLearner(), 100, 10)
-    if name == "mlp":
-        from eupg.learn.networks import MLP
-        from eupg.learn.torch_learner import TorchLearner
-
-        width, decay = (256 if table == "credit" else 128), (1e-5 if table in ("heart", "credit") else 1e-4)
-        return Recipe(TorchLearner(MLP((width, width)), weight_decay=decay), 50, 5)
-    if name == "logistic":
-        from eupg.learn.sklearn_learner import SklearnLearner
-
-        return Recipe(SklearnLearner(), 20, 5)
-    raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
+    _check_learner(name)
+    return Recipe(plain(name, table, threads=0), *EFFORTS[name])
 
 
 def careful_recipe(name: str) -> CarefulRecipe:
     """Return the library's one rule for base models and fine-tuning, for a learner by name."""
-    from eupg.learn import recipes
+    from eupg.bench.methods import careful
 
+    _check_learner(name)
+    return careful(name)
+
+
+def _check_learner(name: str) -> None:
     if name not in LEARNERS:
         raise ParameterError(f"no learner {name!r}: choose one of {', '.join(LEARNERS)}")
-    found: CarefulRecipe = getattr(recipes, f"{name}_recipe")()
-    return found
 
 
 def base_recipe(options: argparse.Namespace, learner: Learner, effort: int) -> tuple[Learner, int]:

@@ -30,9 +30,7 @@ def add_to(commands: Any) -> None:
     plan.add_argument("--learner", choices=LEARNERS, default="xgboost")
     plan.add_argument("--guarantee", choices=PLANNED, action="append", help="only this one; may be repeated")
     plan.add_argument("--k", type=int, action="append", help="of k-anonymity; may be repeated (default 10, 30, 100)")
-    plan.add_argument(
-        "--epsilon", type=float, action="append", help="of dp, synthesis; may be repeated (default 1, 4)"
-    )
+    plan.add_argument("--epsilon", type=float, action="append", help="of dp, synthesis; may be repeated (default 1, 4)")
     plan.add_argument("--max-records", type=int, default=1, help="records used of one person (synthesis; default 1)")
     plan.add_argument(
         "--exposure",

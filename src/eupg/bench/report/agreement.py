@@ -1,0 +1,129 @@
+"""How often the paper's utility is reached: every cell of its tables, and an explanation of each that is missed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from importlib.resources import files
+from typing import NamedTuple
+
+from eupg.bench.experiments import experiment
+from eupg.bench.published import published
+from eupg.bench.report.book import Book
+from eupg.bench.report.quality import views
+from eupg.bench.report.sweeps import swept
+from eupg.bench.report.view import View
+from eupg.bench.report.words import MISSING, MODELS, SETS, listed, percent, signed, span, table
+from eupg.bench.spread import Spread
+
+WITHIN = 0.5
+_NAMES = {
+    "quality_mlp": "quality, MLP",
+    "quality_xgboost": "quality, XGBoost",
+    "sensitivity_forget_ratio": "forget ratios",
+}
+
+
+class Compared(NamedTuple):
+    """One utility of the paper, and ours."""
+
+    source: str
+    table: str
+    model: str
+    method: str
+    when: str
+    ours: Spread | None
+    paper: Spread
+
+    @property
+    def difference(self) -> float | None:
+        """How far ours lies above the paper's."""
+        return None if self.ours is None else self.ours.minus(self.paper)
+
+    @property
+    def missed(self) -> bool:
+        """Whether ours is worse by more than half a point."""
+        return self.difference is not None and self.difference < -WITHIN
+
+
+def compared(book: Book) -> Iterator[Compared]:
+    """Yield every utility of the paper's tables of tabular sets; what two of its tables print alike counts once."""
+    for name in ("quality_mlp", "quality_xgboost"):
+        (view,) = views(book, name)
+        for t in view.grid.sets:
+            for method in view.grid.methods:
+                for phase in ("before", "after"):
+                    paper = published(name, t, view.model, method, "utility", phase)
+                    if paper is not None:
+                        ours = view.spread(t, method, f"{phase}.utility")
+                        yield Compared(name, t, view.model, method, phase, ours, paper)
+    grid = experiment("forget_ratio").grids[0]
+    for share in (s for s in swept(grid, "forget") if s != 0.05):
+        for method in grid.methods:
+            paper = published("sensitivity_forget_ratio", "adult", "mlp", method, "utility", forget=float(share))
+            if paper is not None:
+                ours = View(book, grid, "mlp", {"forget": share}).spread("adult", method)
+                when = f"{percent(float(share))} forgotten"
+                yield Compared("sensitivity_forget_ratio", "adult", "mlp", method, when, ours, paper)
+
+
+def agreement(book: Book) -> dict[str, str]:
+    """Return the values of the section on agreement with the paper."""
+    cells = list(compared(book))
+    rows = [_row(_NAMES[name], [cell for cell in cells if cell.source == name]) for name in _NAMES]
+    head = ["table of the paper", "utility cells", "within 0.5", "better by more", "worse by more", "not measured yet"]
+    head.append("inside the two spreads")
+    better = [cell for cell in cells if cell.difference is not None and cell.difference > WITHIN]
+    missed = [cell for cell in cells if cell.missed]
+    return {
+        "table": table(head, [*rows, _row("**all**", cells)]),
+        "reached": reached(cells),
+        "missed": str(len(missed)),
+        "missed_list": "\n".join(_explained(missed)) or "- none",
+        "better": _better(better),
+    }
+
+
+def reached(cells: list[Compared]) -> str:
+    """Say how many cells are within half a point of the paper's or better."""
+    known = [cell for cell in cells if cell.ours is not None]
+    if not known:
+        return MISSING
+    good = sum(not cell.missed for cell in known)
+    return f"{good} of {len(known)} ({100 * good / len(known):.0f} %)"
+
+
+def _row(name: str, cells: list[Compared]) -> list[str]:
+    known = [cell for cell in cells if cell.difference is not None]
+    worse = sum(cell.missed for cell in known)
+    better = sum(cell.difference is not None and cell.difference > WITHIN for cell in known)
+    inside = sum(cell.ours is not None and cell.ours.agrees(cell.paper) for cell in known)
+    counts = [len(cells), len(known) - worse - better, better, worse, len(cells) - len(known), inside]
+    return [name, *map(str, counts)]
+
+
+def _explained(missed: list[Compared]) -> Iterator[str]:
+    """Yield a line for each set, model and method that misses, with its reason from the notes."""
+    for place in dict.fromkeys((c.table, c.model, c.method) for c in missed):
+        mine = [cell for cell in missed if (cell.table, cell.model, cell.method) == place]
+        figures = [f"{signed(c.difference or 0.0)} {c.when}" for c in mine]
+        t, model, method = place
+        why = reasons().get(place, "not explained yet")
+        yield f"- **{SETS[t]}, {MODELS[model]}, {method}** ({listed(figures)}): {why}"
+
+
+def _better(cells: list[Compared]) -> str:
+    places = dict.fromkeys((c.table, c.model) for c in cells)
+    words = []
+    for t, model in places:
+        gains = [c.difference for c in cells if (c.table, c.model) == (t, model)]
+        words.append(f"{SETS[t]} {MODELS[model]}: {len(gains)} cells, {span(gains, sign=True)}")
+    return "; ".join(words) or "none"
+
+
+def reasons() -> dict[tuple[str, str, str], str]:
+    """Return why a cell misses the paper's figure, by set, model and method."""
+    text = files("eupg.bench").joinpath("notes/misses.toml").read_text(encoding="utf-8")
+    return {
+        (one["set"], one["model"], one["method"]): " ".join(one["why"].split()) for one in tomllib.loads(text)["miss"]
+    }

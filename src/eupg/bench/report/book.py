@@ -1,0 +1,95 @@
+"""The results file as a book of figures: looked up by configuration, summed up over repetitions, missing if missing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from eupg.bench.cell import Cell, Value
+from eupg.bench.experiments import EXPERIMENTS, Experiment, Grid, experiment
+from eupg.bench.results import Result
+from eupg.bench.spread import Spread
+from eupg.errors import DataError
+
+REPEATS = 5
+Where = Mapping[str, Value]
+
+
+class Book:
+    """Finds the figures of a configuration in all its repetitions.
+
+    Parameters
+    ----------
+    results
+        What counts of a results file: one result a cell.
+    """
+
+    def __init__(self, results: Iterable[Result]) -> None:
+        self.results = {result.cell.key: result for result in results}
+        self._runs: dict[str, dict[int, Result]] = {}
+        for result in self.results.values():
+            if result.cell.repetition < REPEATS:
+                self._runs.setdefault(_name(result.cell.config), {})[result.cell.repetition] = result
+
+    def runs(self, where: Where) -> list[Result]:
+        """Return the results of a configuration, by repetition; none where it was not measured."""
+        found = self._runs.get(_name(where), {})
+        return [found[number] for number in sorted(found)]
+
+    def values(self, where: Where, figure: str) -> list[float]:
+        """Return a figure of all repetitions; ``after.audit.auc`` is that part of a part, ``seconds.forget`` a time."""
+        found = [_part(result, figure) for result in self.runs(where)]
+        return [value for value in found if value is not None]
+
+    def spread(self, where: Where, figure: str) -> Spread | None:
+        """Return mean and standard deviation of a figure; None where nothing was measured."""
+        values = self.values(where, figure)
+        return Spread.of(values) if values else None
+
+    def missing(self, name: str) -> list[Cell]:
+        """Return the cells of an experiment that were not measured."""
+        return [cell for cell in experiment(name).cells(REPEATS) if cell.key not in self.results]
+
+    def used(self) -> list[Result]:
+        """Return the results that the report is made of, all experiments but the smoke test."""
+        return [result for key, result in self.results.items() if key in _wanted()]
+
+    def lacking(self) -> int:
+        """Return how many cells of the report were not measured."""
+        return len(_wanted()) - len(self.used())
+
+
+@cache
+def _wanted() -> frozenset[str]:
+    return frozenset(cell.key for one in measured() for cell in one.cells(REPEATS))
+
+
+def measured() -> list[Experiment]:
+    """Return the experiments of the report."""
+    return [one for one in EXPERIMENTS if one.name != "smoke"]
+
+
+def place(grid: Grid, table: str, model: str, method: str, changed: Where | None = None) -> dict[str, Value]:
+    """Return the configuration of one place in a grid; what the grid sweeps must be given."""
+    settings = dict(grid.settings) | dict(changed or {})
+    swept = [name for name, value in settings.items() if isinstance(value, tuple)]
+    if swept:
+        raise DataError(f"{swept[0]!r} is swept here: say which value is meant")
+    plain: dict[str, Value] = {k: v for k, v in settings.items() if not isinstance(v, tuple)}
+    return {"kind": grid.kind, "set": table, "model": model, "method": method, **plain}
+
+
+def _name(config: Where) -> str:
+    return json.dumps({k: v for k, v in config.items() if k != "repetition"}, sort_keys=True)
+
+
+def _part(result: Result, figure: str) -> float | None:
+    """Return a figure of a result; None where it was not taken, as a method has no time of a phase it lacks."""
+    found: Any = {**result.metrics, "seconds": result.seconds}
+    for name in figure.split("."):
+        if not isinstance(found, dict) or name not in found:
+            return None
+        found = found[name]
+    return float(found)

@@ -1,0 +1,67 @@
+"""The first page: what was measured, what matters of it, whether the goals were met, and which method to use when."""
+
+from __future__ import annotations
+
+from eupg.bench.methods import MODELS as LEARNERS
+from eupg.bench.report.agreement import compared, reached
+from eupg.bench.report.book import REPEATS, Book
+from eupg.bench.report.frontier import PLACES, costs, counted, gain, scratch, served, short
+from eupg.bench.report.goals import goals
+from eupg.bench.report.origin import origin
+from eupg.bench.report.plots import timed_alone
+from eupg.bench.report.quality import EUPG, REFRESHED, views
+from eupg.bench.report.synthetic import ONE, best
+from eupg.bench.report.versus import Pair, side
+from eupg.bench.report.view import SHORT, flat
+from eupg.bench.report.words import MISSING, SETS, most, span, table
+
+
+def nothing(book: Book) -> dict[str, str]:
+    """Return no values: the note says it all."""
+    del book
+    return {}
+
+
+def overview(book: Book) -> dict[str, str]:
+    """Return the values of the first page."""
+    (mlp,), (trees,) = views(book, "quality_mlp"), views(book, "quality_xgboost")
+    where, values = origin(book), dict[str, str]()
+    for word, method in (("synthesis", ONE), ("local", "ε=1")):
+        values |= {f"{word}_{t}": best(book, t, method) for t in SETS}
+    values |= {f"retrain_{t}": best(book, t, None) for t in SETS}
+    return values | {
+        "cells": where["cells"],
+        "missing": where["missing"],
+        "repeats": str(REPEATS),
+        "reached": reached(list(compared(book))),
+        "goals": table(["goal", "found", "met"], goals(book)),
+        "mlp_apart": most(flat([mlp.differences(m, SHORT) for m in EUPG])),
+        "xgboost_k": span(trees.differences(SHORT, EUPG[0]), sign=True),
+        "xgboost_dp": span(trees.differences(SHORT, EUPG[1]), sign=True),
+        "xgboost_refreshed": span(trees.differences(SHORT, REFRESHED[0]), sign=True),
+        "k30_below": span((_above_retrain(book, t, m, "k=30") for t, m in PLACES), sign=True),
+        "k10_below": span((_above_retrain(book, t, m, "k=10") for t, m in PLACES), sign=True),
+        "one_percent": span((gain(book, t, m, "k=30", 0.01) for t, m in PLACES), sign=True),
+        **counted(book, "k=30", (0.005, 0.01, 0.02, 0.05), "few"),
+        "clock": _clock(book),
+        "base_beaten": _base_beaten(book),
+        **costs(book),
+    }
+
+
+def _above_retrain(book: Book, t: str, model: str, method: str) -> float | None:
+    base, full = served(book, t, model, method, 0.0), scratch(book, t, model, 1.0)
+    return None if base is None or full is None else base.minus(full)
+
+
+def _base_beaten(book: Book) -> str:
+    """Count where a k=30 base that saw nobody raw is beaten by the short retrain, which sees everyone."""
+    pairs = [Pair("", served(book, t, m, "k=30", 0.0), short(book, t, m)) for t in SETS for m in LEARNERS]
+    known = [pair for pair in pairs if pair.method and pair.control]
+    return f"{sum(side(pair) == 'beaten' for pair in known)} of {len(known)}" if known else MISSING
+
+
+def _clock(book: Book) -> str:
+    if timed_alone(book):
+        return "timed alone, one thread, nothing beside"
+    return "timed beside other processes, for orientation: the runs alone are not measured yet"

@@ -1,0 +1,63 @@
+"""The page: every section's note with its tables and figures, in order, and the pictures beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from eupg.bench.report import agreement, audits, frontier, origin, overview, quality, runtime, sweeps, synthetic
+from eupg.bench.report.book import Book
+from eupg.bench.report.notes import filled, note
+from eupg.bench.results import read
+from eupg.errors import DataError, StorageError
+
+PAGE = "results.md"
+# In the order of the page: the note's name, and the function that computes what it says.
+SECTIONS: dict[str, Callable[[Book], dict[str, str]]] = {
+    "overview": overview.overview,
+    "agreement": agreement.agreement,
+    "quality_mlp": quality.quality_mlp,
+    "quality_xgboost": quality.quality_xgboost,
+    "audits": audits.after_unlearning,
+    "runtime": runtime.runtime,
+    "overhead": runtime.overhead,
+    "protection": sweeps.protection,
+    "epochs": sweeps.epochs,
+    "forget_ratio": sweeps.forget_ratio,
+    "phases": runtime.phases,
+    "images": overview.nothing,
+    "exposure": frontier.exposure,
+    "synthesis": synthetic.synthesis,
+    "exposure_audit": audits.exposure_audit,
+    "tuned": runtime.tuned,
+    "others": quality.quality_others,
+    "label_dp": quality.label_dp,
+    "origin": origin.origin,
+}
+
+
+def book_of(results: Path) -> Book:
+    """Read a results file as a book of figures."""
+    found = read(results).newest.values()
+    if not found:
+        raise DataError(f"{results} holds no results: run experiments first (eupg bench run), or name a file")
+    return Book(found)
+
+
+def page(book: Book) -> str:
+    """Return the whole page as Markdown."""
+    parts = [filled(note(name), compute(book)).strip() for name, compute in SECTIONS.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(book: Book, folder: Path) -> list[Path]:
+    """Write the page and its figures into a folder; return what was written."""
+    from eupg.bench.report.figures import FIGURES, draw
+
+    text, target = page(book), folder / PAGE
+    try:
+        drawn = [draw(name, book, folder / "figures") for name in FIGURES]
+        target.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise StorageError(f"cannot write {target} ({error}): name another folder with --out") from error
+    return [target, *drawn]
