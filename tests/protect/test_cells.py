@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from eupg.data.attribute import Categorical, Missing, Numeric, Ordinal
@@ -82,7 +82,6 @@ def test_missing_has_no_cell_unless_the_schema_keeps_it():
 
 
 @given(numerics(most_points=100_000), st.integers(4, 128))
-@settings(max_examples=200)
 def test_about_as_many_cells_as_asked_for(attribute, most):
     assert Cells.of(attribute, most).known <= min(attribute.points, most + 4)
 

@@ -1,4 +1,8 @@
-"""Noise against closed forms and another library's sampler; everything is seeded, so nothing fails by chance."""
+"""Noise against closed forms and another library's sampler.
+
+All but two sources of randomness are seeded. The operating system's is tested at 1e-9, OpenDP's at 1e-7: both together
+raise a false alarm less than once in a million runs.
+"""
 
 import math
 from fractions import Fraction
@@ -11,8 +15,8 @@ from scipy.stats import chi2_contingency
 
 from eupg.errors import ParameterError
 from eupg.protect.exact_noise import (
-    bernoulli_exp,
     below,
+    bernoulli_exp,
     discrete_gaussian,
     discrete_laplace,
     exponential_choice,
@@ -22,7 +26,7 @@ from eupg.rng import Randomness, Secret, Seeded
 from statistical.refuting import RARE, chi_square
 
 N = 200_000
-# Below this two samples are called different; all seeds are fixed, save those of OpenDP.
+# Below this two samples are called different.
 LOW = 1e-7
 
 
@@ -100,8 +104,8 @@ def test_noise_agrees_with_opendp(kind):
     }[kind]
     draw = {"laplace": discrete_laplace, "gaussian": discrete_gaussian}[kind]
     oracle = measure(dp.vector_domain(dp.atom_domain(T=int)), metric, scale=2.5)
-    theirs = np.clip(oracle([0] * 15_000), -8, 8) + 8
-    for scale, alike in (("5/2", True), ("23/10", False)):
+    theirs = np.clip(oracle([0] * 10_000), -8, 8) + 8
+    for scale, alike in (("5/2", True), ("2", False)):
         ours = np.clip(draw(Fraction(scale), N, Seeded(3)), -8, 8) + 8
         table = [np.bincount(sample, minlength=17) for sample in (theirs, ours)]
         assert (chi2_contingency(table).pvalue > LOW) == alike
@@ -112,7 +116,7 @@ def test_exponential_choice_has_the_probabilities_of_its_formula(rate):
     """P(i) ∝ exp(rate·score): chi-square at 1e-9."""
     scores, exact = [3, -1, 0, 3, 2], Fraction(rate)
     rng = Seeded(4)
-    seen = np.bincount([exponential_choice(scores, exact, rng) for _ in range(5000)], minlength=5)
+    seen = np.bincount([exponential_choice(scores, exact, rng) for _ in range(3000)], minlength=5)
     assert chi_square(seen, np.exp(float(exact) * np.array(scores))) > RARE
     if rate == "1/10":
         assert chi_square(seen, np.exp(2 * 0.1 * np.array(scores))) < RARE
@@ -123,7 +127,7 @@ def test_exponential_choice_among_many_takes_the_first_that_passes():
     scores = np.full(5000, -1000)
     scores[[77, 4321]] = 10, 0
     rng, rate = Seeded(5), Fraction(11, 100)
-    seen = [exponential_choice(scores.tolist(), rate, rng) for _ in range(300)]
+    seen = [exponential_choice(scores.tolist(), rate, rng) for _ in range(150)]
     assert set(seen) == {77, 4321}
     assert chi_square(np.bincount(np.equal(seen, 77), minlength=2), np.array([1, math.exp(1.1)])) > RARE
 
@@ -133,6 +137,13 @@ def test_exponential_choice_survives_scores_and_rates_of_any_size():
     assert exponential_choice([0, 2**40, 5], Fraction(10) ** 30, rng) == 1
     assert exponential_choice([7], Fraction(1), rng) == 0
     assert exponential_choice([-(2**50), -(2**50) - 900], Fraction(1), rng) == 0
+
+
+def test_rate_is_rounded_down_to_less_privacy_loss_never_up():
+    """A rate too small to write counts as none: both are as likely, however far their scores are apart."""
+    rng = Seeded(10)
+    seen = [exponential_choice([0, -(2**34)], Fraction(1, 2**40), rng) for _ in range(1000)]
+    assert chi_square(np.bincount(seen, minlength=2), np.ones(2)) > RARE
 
 
 @pytest.mark.parametrize("gamma", ["0", "1/7", "1", "5/3", "4"])
@@ -170,7 +181,7 @@ def test_below_stays_below_each_bound(bounds, seed):
 
 
 @given(st.fractions(Fraction(1, 10**30), 2**20 - 1))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_scale_is_at_least_what_was_asked_and_hardly_more(scale):
     found = scale_at_least(scale)
     assert found >= scale

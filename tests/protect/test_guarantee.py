@@ -244,3 +244,26 @@ def test_unknown_notion_is_refused():
 def test_person_without_records_is_refused():
     with pytest.raises(ParameterError, match="at least one record"):
         KAnonymous(k=3).for_person(0)
+
+
+def test_whoever_stays_with_other_records_has_twice_the_budget():
+    whole = DifferentiallyPrivate(
+        epsilon=1.0, delta=1e-6, unit=Unit.PERSON, neighbours=Neighbours.ADD_OR_REMOVE, covers=("age",)
+    )
+    part = whole.for_part()
+    assert (part.epsilon, part.neighbours) == (2.0, Neighbours.ALTERED)
+    assert part.delta == pytest.approx((1 + math.e) * 1e-6)
+    assert part.for_part() == part
+    assert "who stays" in part.sentence()
+    assert guarantee_from_json(part.to_json()) == part
+    record = DifferentiallyPrivate(
+        epsilon=1.0, delta=1e-5, unit=Unit.RECORD, neighbours=Neighbours.ADD_OR_REMOVE, covers=("age",)
+    )
+    assert not whole.implies(record), "a record of a person who stays may let another one take its place"
+    assert whole.implies(dataclasses.replace(record, epsilon=2.0))
+
+
+@given(GUARANTEES)
+def test_a_claim_about_a_whole_person_is_never_weaker_than_one_about_a_part(a):
+    part = a.for_part()
+    assert part == a or (isinstance(part, DifferentiallyPrivate) and part.epsilon == 2 * a.epsilon)

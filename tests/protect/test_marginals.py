@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.optimize import minimize
 
-from eupg.protect.marginals import agree, bins, draw, gather, independent, positive, shrink, smooth
 from eupg.protect.marginals import _haar as haar
+from eupg.protect.marginals import agree, bins, draw, gather, independent, positive, shrink, smooth
 from statistical.refuting import RARE, chi_square
 
 NOISY = st.integers(-60, 100).map(float)
@@ -17,8 +17,9 @@ def tables(low: int = 1, high: int = 3):
 
 
 @given(tables())
+@settings(max_examples=50)
 def test_positive_is_the_projection_onto_counts_of_the_same_sum(counts):
-    """Conditions of Karush, Kuhn and Tucker: one amount is taken off each cell that stays, at most that off the others."""
+    """Karush, Kuhn and Tucker: one amount is taken off each cell that stays, and no other cell had more than that."""
     found, total = positive(counts), counts.sum(axis=-1)
     assert (found >= 0).all()
     np.testing.assert_allclose(found.sum(axis=-1), np.maximum(total, 0), atol=1e-6)
@@ -42,11 +43,13 @@ def test_positive_agrees_with_a_general_solver():
 
 
 @given(tables())
+@settings(max_examples=50)
 def test_positive_leaves_counts_alone_that_are_positive(counts):
     np.testing.assert_allclose(positive(np.abs(counts) + 1), np.abs(counts) + 1, atol=1e-9)
 
 
 @given(tables(2, 3), st.data())
+@settings(max_examples=50)
 def test_agree_sums_to_the_goal_and_moves_no_other_difference(table, data):
     axis = data.draw(st.integers(0, table.ndim - 1))
     goal = data.draw(arrays(np.float64, table.sum(axis=axis).shape, elements=NOISY))
@@ -64,7 +67,7 @@ def cell_counts(draw) -> tuple[np.ndarray, int, int]:
 
 
 @given(cell_counts(), st.booleans())
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_bins_are_few_none_is_empty_and_missing_is_apart(case, ordered):
     counts, most, apart = case
     found = bins(counts, most, ordered=ordered, apart=apart)
@@ -121,6 +124,7 @@ def test_independent_features_multiply_within_each_class():
 
 
 @given(tables(2, 3), st.floats(0, 500))
+@settings(max_examples=50)
 def test_shrinking_takes_from_differences_what_noise_would_explain(differences, variance):
     found = shrink(differences, variance)
     assert (np.abs(found) <= np.abs(differences)).all()

@@ -18,8 +18,8 @@ from eupg.errors import CertificateRefused, ParameterError
 SEEDED = "Reproducible run, not private: whoever knows the seed can undo the protection."
 # From here on the factor e^ε is no longer a promise anyone would lean on.
 _WEAK_EPSILON = math.log(100)
-# What a guarantee calls its neighbours where even a unit's presence is hidden.
-_PRESENCE = "one unit added or removed"
+# What a guarantee calls its neighbours where even the presence of a unit, or of some of its records, is hidden.
+_PRESENCE = ("one unit added or removed", "one unit's records replaced by any others, more or fewer")
 
 
 class Unit(StrEnum):
@@ -130,8 +130,8 @@ class PrivateClaim(Claim):
 
     @property
     def covers_presence(self) -> bool:
-        """Whether the claim compares with a table in which the erased unit never was."""
-        return self.neighbours == _PRESENCE
+        """Whether the claim compares with a table in which the erased records never were."""
+        return self.neighbours in _PRESENCE
 
     def strength(self) -> str:
         """Name the person-level ε."""

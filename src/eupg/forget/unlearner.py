@@ -50,8 +50,9 @@ class Trained:
     def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
 
-        Pass all of the person's records. Those that were never in the release leave nothing behind; each one that was
-        counts for the group, and so do those of the same person that were forgotten before.
+        Pass all of the person's records: for a part of them less may hold. Those that were never in the release leave
+        nothing behind; each one that was counts for the group, and so do those of the same person that were forgotten
+        before.
         """
         if not isinstance(records, Dataset):
             raise ParameterError(f"expected the person's records, such as data.of_subjects(['7']), got {records!r}")
@@ -62,7 +63,10 @@ class Trained:
                 "never there, or already forgotten; ask for the claim before forgetting"
             )
         touched = self.released.count(records)
-        return self.claim.for_person(touched) if touched else Exact(caveats=self.claim.caveats)
+        if not touched:
+            return Exact(caveats=self.claim.caveats)
+        claim = self.claim.for_person(touched)
+        return claim.for_part() if self.released.stays(records) else claim
 
 
 @runtime_checkable

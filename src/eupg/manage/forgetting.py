@@ -84,7 +84,7 @@ class Erasure:
         self, rows: NDArray[np.intp], standing: Standing, releases: Sequence[Release], caveats: tuple[str, ...]
     ) -> dict[str, Json]:
         behind = [standing.left_behind(rows, i) for i in range(len(releases))]
-        claim = claim_after([len(b) for b in behind], releases, caveats)
+        claim = claim_after([len(b) for b in behind], releases, caveats, stays=standing.stays(rows))
         details: dict[str, Json] = {
             "records": len(rows),
             "held_out": int(self.roll.held_out[rows].sum()),
@@ -99,9 +99,13 @@ class Erasure:
         return details
 
 
-def claim_after(touched: Sequence[int], releases: Sequence[Release], caveats: tuple[str, ...]) -> Guarantee:
-    """Return what holds for someone with so many records in each release: the claims of all of them together."""
+def claim_after(
+    touched: Sequence[int], releases: Sequence[Release], caveats: tuple[str, ...], *, stays: bool = False
+) -> Guarantee:
+    """Return what holds for someone with so many records in each release, who may keep others in them."""
     claims = [guarantee_from_json(r.claim).for_person(n) for n, r in zip(touched, releases, strict=True) if n]
+    if stays:
+        claims = [claim.for_part() for claim in claims]
     if len(set(touched) - {0}) > 1:
         # A release that holds fewer of their records changes in no more than those, whichever of them all change.
         claims = [_about(claim, max(touched)) for claim in claims]

@@ -193,10 +193,11 @@ class Roll:
 
     def standing(self, rows: Rows) -> Standing:
         """Return what claims need to know once these rows are gone too."""
-        behind = (self.groups != _NO_GROUP) & (self.gone | rows)
+        released, gone = self.groups != _NO_GROUP, self.gone | rows
+        behind = released & gone
         person = self._people.number
         mates = np.stack([_mates(groups, person, gone) for groups, gone in zip(self.groups, behind, strict=True)])
-        return Standing(self._people, behind, mates)
+        return Standing(self._people, behind, released & ~gone, mates)
 
     def to_bytes(self) -> bytes:
         """Return the roll as NumPy's archive, without anything that could run."""
@@ -232,12 +233,15 @@ class Standing:
         Whose the rows are.
     behind
         Whether the record is gone and was in the release: it is all that stays behind of it.
+    kept
+        Whether the record is kept and was in the release.
     mates
         How many forgotten people the record's group holds, its own among them.
     """
 
     people: Index
     behind: NDArray[np.bool_]
+    kept: NDArray[np.bool_]
     mates: NDArray[np.int64]
 
     def left_behind(self, rows: Numbers, release: int) -> Numbers:
@@ -245,9 +249,16 @@ class Standing:
 
         Whether they are forgotten together, one by one, or were earlier: to the claim they count together.
         """
-        numbers = sorted(set(self.people.number[rows].tolist()))
-        found = np.concatenate([np.empty(0, np.intp), *(self.people.of_number(n) for n in numbers)])
+        found = self._of_the_same(rows)
         return np.asarray(found[self.behind[release, found]])
+
+    def stays(self, rows: Numbers) -> bool:
+        """Tell whether someone whom these rows belong to keeps other records that were released."""
+        return bool(self.kept[:, self._of_the_same(rows)].any())
+
+    def _of_the_same(self, rows: Numbers) -> Numbers:
+        numbers = sorted(set(self.people.number[rows].tolist()))
+        return np.concatenate([np.empty(0, np.intp), *(self.people.of_number(n) for n in numbers)])
 
     def hides_among(self, rows: Numbers, release: int) -> EffectiveK | None:
         """Return among how many forgotten people these rows, which a release left behind, hide in their groups."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Self
+
+from eupg.errors import ParameterError
 
 
 class Unit(StrEnum):
@@ -20,6 +23,7 @@ class Neighbours(StrEnum):
 
     SUBSTITUTION = "one unit's values replaced by any others"
     ADD_OR_REMOVE = "one unit added or removed"
+    ALTERED = "one unit's records replaced by any others, more or fewer"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,10 @@ class Guarantee(ABC):
     @abstractmethod
     def for_person(self, records: int) -> Guarantee:
         """Return the claim for someone with that many records (group privacy)."""
+
+    def for_part(self) -> Guarantee:
+        """Return the claim for records of a person who stays: who keeps others that were released with them."""
+        return self
 
     @abstractmethod
     def compose(self, other: Guarantee) -> Guarantee:
@@ -88,3 +96,27 @@ class Guarantee(ABC):
         return {"notion": self.notion} | {
             k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, StrEnum) else v for k, v in values.items()
         }
+
+
+def both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what either of two lists holds, each once."""
+    return tuple(dict.fromkeys((*first, *second)))
+
+
+def check_budget(epsilon: float, delta: float) -> None:
+    """Refuse what is no (ε, δ)."""
+    if not (math.isfinite(epsilon) and epsilon >= 0):
+        raise ParameterError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
+    if not 0 <= delta <= 1:
+        raise ParameterError(f"delta must lie between 0 and 1, got {delta!r}")
+
+
+def check_records(records: int) -> None:
+    """Refuse a person without records."""
+    if records < 1:
+        raise ParameterError(f"a person has at least one record, got {records}")
+
+
+def grow(epsilon: float) -> str:
+    """Write e^ε as a person reads it."""
+    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "infinitely many"

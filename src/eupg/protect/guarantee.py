@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from eupg.errors import ParameterError
-from eupg.protect.claim import Guarantee, Neighbours, Unit
+from eupg.protect.claim import Guarantee, Neighbours, Unit, both, check_budget, check_records, grow
 
 __all__ = [
     "CertifiedUnlearning",
@@ -42,12 +42,12 @@ class Exact(Guarantee):
 
     def for_person(self, records: int) -> Guarantee:
         """Return this claim: no number of records leaves a trace."""
-        _check_records(records)
+        check_records(records)
         return self
 
     def compose(self, other: Guarantee) -> Guarantee:
         """Return the other claim with this one's caveats: this side reveals nothing else."""
-        return replace(other, caveats=_both(self.caveats, other.caveats))
+        return replace(other, caveats=both(self.caveats, other.caveats))
 
     def _core(self) -> str:
         return "Exact: the model was trained without the forgotten records, and nothing computed from them is left."
@@ -65,7 +65,7 @@ class NoGuarantee(Guarantee):
 
     def for_person(self, records: int) -> Guarantee:
         """Return this claim: there is nothing to weaken."""
-        _check_records(records)
+        check_records(records)
         return self
 
     def compose(self, other: Guarantee) -> Guarantee:
@@ -94,7 +94,7 @@ class KAnonymous(Guarantee):
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
             raise ParameterError(f"k must be a whole number of at least 2, got {self.k!r}")
-        _check_records(self.records)
+        check_records(self.records)
 
     @property
     def bound(self) -> float:
@@ -108,7 +108,7 @@ class KAnonymous(Guarantee):
 
     def for_person(self, records: int) -> KAnonymous:
         """Return the claim for someone with that many records: the chances add up, at most."""
-        _check_records(records)
+        check_records(records)
         return replace(self, records=self.records * records)
 
     def compose(self, other: Guarantee) -> Guarantee:
@@ -149,24 +149,33 @@ class DifferentiallyPrivate(Guarantee):
     neighbours: Neighbours = Neighbours.SUBSTITUTION
 
     def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
-        _check_records(self.records)
+        check_budget(self.epsilon, self.delta)
+        check_records(self.records)
 
     def _at_least(self, other: DifferentiallyPrivate) -> bool:
         unit = self.unit is other.unit or self.unit is Unit.PERSON
         same = unit and self.neighbours is other.neighbours
         mine = self if self.unit is Unit.PERSON else self.for_person(-(-other.records // self.records))
+        if self.unit is not other.unit:
+            mine = mine.for_part()
         return same and mine.epsilon <= other.epsilon and mine.delta <= other.delta
 
     def for_person(self, records: int) -> DifferentiallyPrivate:
         """Return the claim for someone with that many records: r·ε and r·e^((r−1)ε)·δ."""
-        _check_records(records)
+        check_records(records)
         if self.unit is Unit.PERSON:
             return self
         # A delta past 1 claims nothing more, and exp() would overflow on the way there.
         growth = math.exp(min((records - 1) * self.epsilon, 700.0)) if self.delta else 0.0
         delta = min(1.0, records * growth * self.delta)
         return replace(self, epsilon=records * self.epsilon, delta=delta, records=records * self.records)
+
+    def for_part(self) -> DifferentiallyPrivate:
+        """Return the claim for records of a person who stays: taken out with all, and put back with the others."""
+        if self.unit is not Unit.PERSON or self.neighbours is not Neighbours.ADD_OR_REMOVE:
+            return self
+        delta = min(1.0, (1 + math.exp(min(self.epsilon, 700.0))) * self.delta)
+        return replace(self, epsilon=2 * self.epsilon, delta=delta, neighbours=Neighbours.ALTERED)
 
     def compose(self, other: Guarantee) -> Guarantee:
         """Return what holds for two releases: budgets add up, on the attributes both cover."""
@@ -179,30 +188,35 @@ class DifferentiallyPrivate(Guarantee):
             epsilon=self.epsilon + other.epsilon,
             delta=min(1.0, self.delta + other.delta),
             covers=tuple(a for a in self.covers if a in other.covers),
-            leaves_open=_both(self.leaves_open, other.leaves_open),
-            caveats=_both(self.caveats, other.caveats),
+            leaves_open=both(self.leaves_open, other.leaves_open),
+            caveats=both(self.caveats, other.caveats),
             seeded=self.seeded or other.seeded,
         )
 
     def _core(self) -> str:
         budget = f"ε={self.epsilon:g}" + (f", δ={self.delta:g}" if self.delta else "")
-        whose = f"a forgotten {self.unit}'s values"
-        if self.records > 1:
-            whose = f"the values of a forgotten person's {self.records} records"
         spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
-        if self.neighbours is Neighbours.ADD_OR_REMOVE:
-            who = f"{self.records} records of a forgotten person were" if self.records > 1 else f"a {self.unit} was"
-            return (
-                f"Differential privacy ({budget}): whether {who} there or not, with whatever values on "
-                f"{len(self.covers)} attributes, no outcome of the release becomes more than e^{self.epsilon:g} ≈ "
-                f"{_grow(self.epsilon)} times as likely{spare} (neighbours: {self.neighbours}; one unit is a "
-                f"{self.unit})."
-            )
         return (
-            f"Differential privacy ({budget}): whatever {whose} on {len(self.covers)} attributes were, no outcome of "
-            f"the release becomes more than e^{self.epsilon:g} ≈ {_grow(self.epsilon)} times as likely{spare} "
-            f"(neighbours: {self.neighbours}; one unit is a {self.unit})."
+            f"Differential privacy ({budget}): {self._compared()}, no outcome of the release becomes more than "
+            f"e^{self.epsilon:g} ≈ {grow(self.epsilon)} times as likely{spare} (neighbours: {self.neighbours}; one "
+            f"unit is a {self.unit})."
         )
+
+    def _compared(self) -> str:
+        on, several = f"on {len(self.covers)} attributes", self.records > 1
+        if self.neighbours is Neighbours.ADD_OR_REMOVE:
+            who = f"{self.records} records of a forgotten person were" if several else f"a {self.unit} was"
+            return f"whether {who} there or not, with whatever values {on}"
+        if self.neighbours is Neighbours.ALTERED:
+            return (
+                f"whether the forgotten records of a {self.unit} who stays were there or not, with whatever values {on}"
+            )
+        whose = (
+            f"the values of a forgotten person's {self.records} records"
+            if several
+            else f"a forgotten {self.unit}'s values"
+        )
+        return f"whatever {whose} {on} were"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -219,14 +233,14 @@ class CertifiedUnlearning(Guarantee):
     delta: float
 
     def __post_init__(self) -> None:
-        _check_budget(self.epsilon, self.delta)
+        check_budget(self.epsilon, self.delta)
 
     def _at_least(self, other: CertifiedUnlearning) -> bool:
         return self.epsilon <= other.epsilon and self.delta <= other.delta
 
     def for_person(self, records: int) -> CertifiedUnlearning:
         """Return this claim: it is about everything that was forgotten together."""
-        _check_records(records)
+        check_records(records)
         return self
 
     def compose(self, other: Guarantee) -> Guarantee:
@@ -244,13 +258,13 @@ class CertifiedUnlearning(Guarantee):
             epsilon=self.epsilon + other.epsilon,
             delta=min(1.0, self.delta + other.delta),
             covers=tuple(a for a in self.covers if a in other.covers),
-            leaves_open=_both(self.leaves_open, other.leaves_open),
-            caveats=_both(self.caveats, other.caveats),
+            leaves_open=both(self.leaves_open, other.leaves_open),
+            caveats=both(self.caveats, other.caveats),
             seeded=self.seeded or other.seeded,
         )
 
     def _core(self) -> str:
-        times, spare = f"e^{self.epsilon:.4g} ≈ {_grow(self.epsilon)} times", f"an added probability of {self.delta:g}"
+        times, spare = f"e^{self.epsilon:.4g} ≈ {grow(self.epsilon)} times", f"an added probability of {self.delta:g}"
         return (
             f"(ε, δ)-unlearning (ε={self.epsilon:.4g}, δ={self.delta:g}): for whoever sees the model's weights, no "
             f"outcome is more than {times} as likely, but for {spare}, as if the same noisy steps had begun with a "
@@ -275,23 +289,3 @@ def guarantee_from_json(values: Mapping[str, Any]) -> Guarantee:
             data[name] = enum(data[name])
     arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     return kind(**arguments)
-
-
-def _both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*first, *second)))
-
-
-def _check_budget(epsilon: float, delta: float) -> None:
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ParameterError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
-    if not 0 <= delta <= 1:
-        raise ParameterError(f"delta must lie between 0 and 1, got {delta!r}")
-
-
-def _check_records(records: int) -> None:
-    if records < 1:
-        raise ParameterError(f"a person has at least one record, got {records}")
-
-
-def _grow(epsilon: float) -> str:
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "infinitely many"
