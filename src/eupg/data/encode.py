@@ -112,8 +112,8 @@ class Encoder:
     @classmethod
     def from_json(cls, features: tuple[Attribute, ...], values: Mapping[str, Any]) -> Encoder:
         """Read an encoder back."""
-        logarithmic = tuple(int(j) for j in values.get("logarithmic", ()))
         scales = np.array(values["centre"]), np.array(values["spread"])
+        logarithmic = tuple(int(j) for j in values.get("logarithmic", ()))
         return cls(features, *scales, bool(values["pinned"]), logarithmic)
 
 
