@@ -141,7 +141,9 @@ def costs(book: Book) -> dict[str, str]:
     for t, model in PLACES:
         place = where(t, model, "k=30", SHARES[0])
         train = book.values(where(t, model, "From scratch", 1.0), "seconds.train")
-        tuning, keeping = (book.values(place, f"seconds.{name}") for name in ("finetune", "erase outside"))
+        # Cells carried over timed the whole erasure of someone seen raw instead.
+        tuning = book.values(place, "seconds.finetune") or book.values(place, "seconds.erase inside")
+        keeping = book.values(place, "seconds.erase outside")
         name = f"{SETS[t]}, {MODELS[model]}"
         if not (train and tuning and keeping):
             rows.append([name, *[MISSING] * 3, NONE, NONE])
