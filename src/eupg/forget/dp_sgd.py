@@ -19,9 +19,9 @@ from eupg.learn.dp_sgd import PrivateSteps, Rows, check_network, fit_privately
 from eupg.learn.learner import Learner, Model, check_settings
 from eupg.learn.sampled_gaussian import least_noise
 from eupg.learn.torch_learner import TorchLearner
-from eupg.protect.claim import Neighbours, Unit
 from eupg.protect.exact_noise import discrete_laplace, scale_at_least
 from eupg.protect.guarantee import DifferentiallyPrivate
+from eupg.protect.units import random_rank, unit_claim, units_of
 from eupg.rng import Randomness
 
 # The part of ε that pays for counting people: at ε = 1 the count is off by about 70, which hardly matters above 1,000.
@@ -87,14 +87,7 @@ class DPSGDBase:
             if self.people is None
             else f"the number of {who} was declared as about {self.people} and is taken as public"
         )
-        return DifferentiallyPrivate(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            unit=Unit.RECORD if schema.subject is None else Unit.PERSON,
-            neighbours=Neighbours.ADD_OR_REMOVE,
-            covers=tuple(a.name for a in (*schema.features, schema.label)),
-            caveats=(*schema.caveats, counted, _MODEL_ONLY, _NOISE),
-        )
+        return unit_claim(self.epsilon, self.delta, schema, (counted, _MODEL_ONLY, _NOISE))
 
     def check_learner(self, learner: Learner) -> None:
         """Refuse a learner that is not of networks."""
@@ -162,15 +155,11 @@ def rows_of_units(data: Dataset, records: int, rng: Randomness) -> Rows:
     """
     if data.schema.subject is None:
         return np.arange(len(data))[:, None]
-    shuffled = rng.permutation(len(data))
-    people, person = np.unique(data.subjects[shuffled], return_inverse=True)
-    order = np.argsort(person, kind="stable")
-    person = person[order]
-    rank = np.arange(len(data)) - np.searchsorted(person, np.arange(len(people)))[person]
+    unit, rank = units_of(data), random_rank(data, rng)
     # Nobody fills the places beyond the most records anyone has, so leaving them away changes nothing.
-    rows = np.full((len(people), min(records, int(rank.max()) + 1)), -1, dtype=np.int64)
+    rows = np.full((int(unit.max()) + 1, min(records, int(rank.max()) + 1)), -1, dtype=np.int64)
     used = rank < records
-    rows[person[used], rank[used]] = shuffled[order[used]]
+    rows[unit[used], rank[used]] = np.flatnonzero(used)
     return rows
 
 

@@ -18,11 +18,11 @@ from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.cells import Cells
-from eupg.protect.claim import Neighbours, Unit
 from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.release import Release
 from eupg.protect.synthesis_budget import Budget
 from eupg.protect.synthesis_model import SynthesisModel
+from eupg.protect.units import random_rank, unit_claim
 from eupg.rng import Randomness
 
 _MOST_CATEGORIES = 20_000
@@ -67,14 +67,7 @@ class DPSynthesis:
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: (ε, δ) for one person, on all attributes and the label."""
         declared = (f"the number of rows, {self.rows}, was declared and not counted",) if self.rows else ()
-        return DifferentiallyPrivate(
-            epsilon=float(self.epsilon),
-            delta=float(self.delta),
-            unit=Unit.RECORD if schema.subject is None else Unit.PERSON,
-            neighbours=Neighbours.ADD_OR_REMOVE,
-            covers=tuple(a.name for a in (*schema.features, schema.label)),
-            caveats=schema.caveats + declared,
-        )
+        return unit_claim(self.epsilon, self.delta, schema, declared)
 
     def protect(self, data: Dataset, rng: Randomness) -> Release:
         """Ask the four questions, and draw a table from the answers."""
@@ -94,13 +87,7 @@ def at_most(data: Dataset, records: int, rng: Randomness) -> Dataset:
     Where the schema names no person, a record is the unit and all are kept: were some dropped, removing one record
     could let another one in, and change two.
     """
-    people = np.unique(data.ids if data.schema.subject is None else data.subjects, return_inverse=True)[1]
-    order = rng.permutation(len(data))
-    order = order[np.argsort(people[order], kind="stable")]
-    first = np.searchsorted(people[order], people[order], side="left")
-    kept = np.zeros(len(data), dtype=bool)
-    kept[order[np.arange(len(data)) - first < records]] = True
-    return data.select(kept)
+    return data.select(random_rank(data, rng) < records)
 
 
 def _varying(schema: Schema) -> list[int]:

@@ -1,0 +1,39 @@
+"""Whose presence a claim hides: a person where the schema names one, else a record."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.data.dataset import Dataset
+from eupg.data.schema import Schema
+from eupg.protect.claim import Neighbours, Unit
+from eupg.protect.guarantee import DifferentiallyPrivate
+from eupg.rng import Randomness
+
+
+def unit_claim(epsilon: float, delta: float, schema: Schema, caveats: tuple[str, ...]) -> DifferentiallyPrivate:
+    """Return the claim that one unit's presence, attributes and label make no difference beyond (ε, δ)."""
+    return DifferentiallyPrivate(
+        epsilon=float(epsilon),
+        delta=float(delta),
+        unit=Unit.RECORD if schema.subject is None else Unit.PERSON,
+        neighbours=Neighbours.ADD_OR_REMOVE,
+        covers=tuple(a.name for a in (*schema.features, schema.label)),
+        caveats=(*schema.caveats, *caveats),
+    )
+
+
+def units_of(data: Dataset) -> NDArray[np.intp]:
+    """Return the number of the unit that each record belongs to."""
+    names = data.ids if data.schema.subject is None else data.subjects
+    return np.unique(names, return_inverse=True)[1]
+
+
+def random_rank(data: Dataset, rng: Randomness) -> NDArray[np.intp]:
+    """Return each record's place, from 0, in a random order of its unit's records; no unit's depends on another's."""
+    unit, order = units_of(data), rng.permutation(len(data))
+    order = order[np.argsort(unit[order], kind="stable")]
+    rank = np.empty(len(data), dtype=np.intp)
+    rank[order] = np.arange(len(data)) - np.searchsorted(unit[order], unit[order], side="left")
+    return rank
