@@ -1,8 +1,8 @@
 """The records themselves: validated once, where they enter, and trusted after that.
 
 A :class:`Dataset` holds the features as one matrix (numbers as they are, categories as their position in the schema's
-list, NaN where a value is missing and the schema keeps it), the label as class numbers, and two names per row: a
-stable record id and the person the record belongs to.
+list, NaN where a value is missing and the schema keeps it; or the bytes of a picture), the label as class numbers, and
+two names per row: a stable record id and the person the record belongs to.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Listed, Missing, Numeric, Role, category_text
+from eupg.data.picture import check_bytes
 from eupg.data.schema import Schema, as_frame
 from eupg.errors import DataError, ParameterError, UnknownRecord
 
@@ -73,23 +74,33 @@ class Dataset:
 
     def __post_init__(self) -> None:
         # Whatever others may still write to is copied: a writable array, or a read-only view of somebody's memory.
-        for name, kind in (("X", np.float64), ("y", np.int64), ("ids", np.str_), ("subjects", np.str_)):
+        picture = self.schema.picture
+        if picture is not None:
+            check_bytes(picture, np.asarray(self.X))
+        for name, kind in (
+            ("X", np.uint8 if picture else np.float64),
+            ("y", np.int64),
+            ("ids", np.str_),
+            ("subjects", np.str_),
+        ):
             array = np.asarray(getattr(self, name), dtype=kind)
             array = array.copy() if array.flags.writeable or not array.flags.owndata else array
             array.flags.writeable = False
             object.__setattr__(self, name, array)
         rows = len(self.X)
-        if self.X.shape != (rows, len(self.schema.features)):
+        if self.X.shape != (rows, self.schema.columns):
+            what = "features, got" if picture is None else "pixels and channels, got"
+            how = "encode the table with Dataset.from_table" if picture is None else "load pictures with image_dataset"
             raise DataError(
-                f"expected one row a record and one column for each of {len(self.schema.features)} features, "
-                f"got a matrix of {self.X.shape}: encode the table with Dataset.from_table"
+                f"expected one row a record and one column for each of {self.schema.columns} {what} a matrix of "
+                f"{self.X.shape}: {how}"
             )
         if not len(self.y) == len(self.ids) == len(self.subjects) == rows:
             found = f"{len(self.y)}, {len(self.ids)} and {len(self.subjects)}"
             raise DataError(f"{rows} rows need as many labels, ids and subjects, got {found}: pass one of each a row")
         if len(set(self.ids.tolist())) < rows:
             _distinct(self.ids, "ids")
-        for j, attribute in enumerate(self.schema.features):
+        for j, attribute in enumerate(self.schema.features if picture is None else ()):
             _check_codes(attribute, self.X[:, j])
         _check_codes(self.schema.label, self.y.astype(np.float64))
 
@@ -181,7 +192,9 @@ class Dataset:
         """Return the records as a person reads them: ids as the index, categories by name."""
         import pandas as pd
 
-        columns = {a.name: a.decode(self.X[:, j]) for j, a in enumerate(self.schema.features)}
+        picture = self.schema.picture
+        each = [self.X] if picture is not None else self.X.T
+        columns = {a.name: a.decode(values) for a, values in zip(self.schema.features, each, strict=True)}
         columns[self.schema.label.name] = self.schema.label.decode(self.y.astype(np.float64))
         return pd.DataFrame(columns, index=pd.Index(self.ids.tolist(), name="record"))
 

@@ -18,12 +18,15 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Categorical, Missing, Numeric, Ordinal
 from eupg.data.dataset import Examples, Matrix
+from eupg.data.picture import Picture
 from eupg.data.schema import Schema
 
 # Fewer rows than this give no usable mean and spread; a model that goes on from another then keeps that one's.
 _ENOUGH = 100
 # Bounds that span this factor, counted in steps of the resolution, are taken for a quantity on a logarithmic scale.
 _ORDERS = 1000
+# Pixels are centred and scaled by fixed numbers, so that no model carries the mean colours of anybody's pictures.
+_GREY, _CONTRAST = 127.5, 63.75
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +72,8 @@ class Encoder:
     @classmethod
     def fit(cls, examples: Examples, *, start: Encoder | None = None) -> Encoder:
         """Take means and spreads from the examples, or from ``start`` where it is pinned or the examples too few."""
+        if examples.schema.picture is not None:
+            return cls(examples.schema.features, np.array([_GREY]), np.array([_CONTRAST]))
         if start is not None and (start.pinned or len(examples.y) < _ENOUGH):
             return start
         nominal = np.array([isinstance(a, Categorical) for a in examples.schema.features])
@@ -90,6 +95,8 @@ class Encoder:
 
     def __call__(self, X: Matrix) -> NDArray[np.float32]:
         """Encode rows; a missing value becomes 0 with a flag of its own."""
+        if isinstance(self.features[0], Picture):
+            return np.asarray((X - np.float32(self.centre[0])) / np.float32(self.spread[0]), dtype=np.float32)
         out = np.zeros((len(X), self.width), dtype=np.float32)
         at = 0
         for j, attribute in enumerate(self.features):
@@ -118,6 +125,8 @@ class Encoder:
 
 
 def _width(attribute: Attribute) -> int:
+    if isinstance(attribute, Picture):
+        return attribute.columns
     size = len(attribute.categories) if isinstance(attribute, Categorical) else 1
     return size + (attribute.missing is Missing.KEEP)
 

@@ -31,12 +31,13 @@ from eupg.data.attribute import (
     Role,
     category_text,
 )
+from eupg.data.picture import Picture
 from eupg.errors import DataError, SchemaError
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_KINDS: dict[str, type[Attribute]] = {kind.kind: kind for kind in (Numeric, Ordinal, Categorical, Key)}
+_KINDS: dict[str, type[Attribute]] = {kind.kind: kind for kind in (Numeric, Ordinal, Categorical, Key, Picture)}
 _FEATURE_ROLES = (Role.QUASI_IDENTIFIER, Role.CONFIDENTIAL)
 
 
@@ -81,11 +82,26 @@ class Schema:
             raise SchemaError(f"columns {people} all name the person: give one the role 'subject', drop the others")
         if not self.features:
             raise SchemaError("no column is left as a feature: give at least one the role 'quasi-identifier'")
+        if self.picture is not None and len(self.features) > 1:
+            raise SchemaError(
+                f"a picture is the only feature of its records, and {self.picture.name!r} stands beside "
+                f"{len(self.features) - 1} others: drop these, or describe the table without the picture"
+            )
 
     @cached_property
     def features(self) -> tuple[Attribute, ...]:
         """The attributes a model may see."""
         return tuple(a for a in self.attributes if a.role in _FEATURE_ROLES)
+
+    @cached_property
+    def picture(self) -> Picture | None:
+        """The picture, where records are pictures."""
+        return next((a for a in self.features if isinstance(a, Picture)), None)
+
+    @property
+    def columns(self) -> int:
+        """Width of the matrix of features: one column an attribute, or one a pixel and channel."""
+        return self.picture.columns if self.picture is not None else len(self.features)
 
     @cached_property
     def label(self) -> Listed:

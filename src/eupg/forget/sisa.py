@@ -218,8 +218,8 @@ class SISA:
 
 def _marks(data: Dataset) -> dict[RecordId, int]:
     """Return a number for each record that changes with its values."""
-    rows = np.column_stack([data.X, data.y])
-    return {name: hash(row.tobytes()) for name, row in zip(data.ids.tolist(), rows, strict=True)}
+    rows = zip(data.ids.tolist(), data.X, data.y.tolist(), strict=True)
+    return {name: hash((row.tobytes(), label)) for name, row, label in rows}
 
 
 def _memory(trained: Trained) -> Memory:

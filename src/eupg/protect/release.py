@@ -37,8 +37,8 @@ class Release:
     guarantee: Guarantee
 
     def __post_init__(self) -> None:
-        if self.X.shape != (len(self.y), len(self.schema.features)):
-            raise DataError(f"the schema has {len(self.schema.features)} features, the release is {self.X.shape}")
+        if self.X.shape != (len(self.y), self.schema.columns):
+            raise DataError(f"the schema has {self.schema.columns} columns, the release is {self.X.shape}")
         for array in (self.X, self.y):
             array.flags.writeable = False
 
