@@ -69,7 +69,9 @@ def _check_empty(mechanism: Mechanism, empty: Dataset) -> None:
 def _check_release(release: Release, data: Dataset | None) -> None:
     _require(not hasattr(release, "ids") and not hasattr(release, "subjects"), "a release must not name anyone")
     _require(not release.schema.identifiers and release.schema.subject is None, "a release's schema names nobody")
-    for j, attribute in enumerate(release.schema.features):
+    if release.schema.picture is not None:
+        _require(release.X.dtype == np.uint8, "released pictures must be bytes, as the records are")
+    for j, attribute in enumerate(release.schema.features if release.schema.picture is None else ()):
         values = release.X[~np.isnan(release.X[:, j]), j]
         if isinstance(attribute, Numeric):
             inside = ((values >= attribute.lower) & (values <= attribute.upper)).all()

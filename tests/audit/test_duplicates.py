@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import time
 
@@ -12,6 +13,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from people import people
+from pictures import pictures
 
 LABEL = Categorical(name="ill", role=Role.LABEL, categories=("no", "yes"))
 SCHEMA = Schema(
@@ -176,3 +178,42 @@ def test_unusable_input_is_refused():
     wide = Schema((*(Numeric(name=f"v{j}", lower=0, upper=1) for j in range(30)), LABEL))
     with pytest.raises(ParameterError, match=r"within=3 of 30 features leaves 4,060 choices to try, more than 1000"):
         near_duplicates(records(np.zeros(30), schema=wide), records(np.zeros(30), schema=wide), within=3)
+
+
+def brute_distances(gone, kept):
+    a, b = gone.X.astype(float), kept.X.astype(float)
+    return np.sqrt(((a[:, None] - b[None]) ** 2).mean(axis=2)).min(axis=1) / 63.75
+
+
+@pytest.mark.parametrize(("height", "width"), [(8, 8), (7, 5), (3, 2)])
+def test_near_pictures_are_those_of_a_full_comparison(height, width):
+    kept, rng = pictures(300, 1, height=height, width=width), np.random.default_rng(2)
+    noise = rng.integers(-12, 13, (40, kept.X.shape[1])) * rng.integers(0, 3, (40, 1))
+    pixels = np.clip(kept.X[:40].astype(int) + noise, 0, 255).astype(np.uint8)
+    gone = dataclasses.replace(kept.select(np.arange(300) < 40), X=pixels)
+    exact = brute_distances(gone, kept)
+    for tolerance in (0.05, 0.15, 0.5):
+        report = near_duplicates(gone, kept, tolerance=tolerance)
+        near = exact <= tolerance
+        assert near.any()
+        assert report.near == near.sum()
+        np.testing.assert_allclose(report.distances[near], exact[near])
+        assert np.isinf(report.distances[~near]).all()
+
+
+def test_identical_pictures_are_counted_by_their_labels():
+    kept = pictures(50, 1)
+    gone = dataclasses.replace(kept.select(np.arange(50) < 3), y=kept.y[:3] ^ np.array([0, 1, 0]))
+    report = near_duplicates(gone, kept, tolerance=0)
+    assert (report.same_label, report.other_label, report.near, report.attributes) == (2, 1, 3, 1)
+    strangers = near_duplicates(pictures(3, 9), kept)
+    assert (strangers.identical, strangers.near) == (0, 0)
+
+
+def test_words_about_pictures_speak_of_grey_levels():
+    kept = pictures(50, 1)
+    report = near_duplicates(kept.select(np.arange(50) < 3), kept)
+    assert "3 have one within 6.4 of 255 grey levels" in report.sentence()
+    assert report.to_json()["grey_levels"] == pytest.approx(6.375)
+    with pytest.raises(ParameterError, match="from 0 to below 1 features"):
+        near_duplicates(kept, kept, within=1)

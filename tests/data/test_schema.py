@@ -210,7 +210,7 @@ def test_schema_file_that_is_no_text_is_named(tmp_path):
 
 @pytest.mark.parametrize("kind", ['kind = "number"', 'kind = ["numeric"]', ""])
 def test_unknown_kind_lists_the_known_ones(kind):
-    said = r"column 'age': kind must be one of \['categorical', 'key', 'numeric', 'ordinal'\], got "
+    said = r"column 'age': kind must be one of \['categorical', 'key', 'numeric', 'ordinal', 'picture'\], got "
     with pytest.raises(SchemaError, match=said):
         Schema.from_toml(toml(['name = "age"', kind]))
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
+from eupg.audit.picture_twins import GREY_LEVELS, nearest_pictures
 from eupg.data.attribute import Categorical
 from eupg.data.dataset import Dataset, Matrix
 from eupg.errors import DataError, ParameterError
@@ -44,6 +45,8 @@ class DuplicateReport:
         Forgotten records with a twin at most this far away, in standard deviations; identical ones included.
     distances
         Distance of each forgotten record to its nearest retained one; infinite beyond the tolerance.
+    grey_levels
+        The tolerance in grey levels, where the records are pictures.
     """
 
     forgotten: int
@@ -56,6 +59,7 @@ class DuplicateReport:
     tolerance: float
     near: int
     distances: NDArray[np.float64] = field(compare=False, repr=False)
+    grey_levels: float | None = None
 
     @property
     def identical(self) -> int:
@@ -74,7 +78,10 @@ class DuplicateReport:
                 f"; {self.differing:,} have one that differs in at most {self.within} of {self.attributes} features"
             )
         if self.tolerance:
-            found += f"; {self.near:,} have one within {self.tolerance:g} standard deviations"
+            far = f"{self.tolerance:g} standard deviations"
+            if self.grey_levels is not None:
+                far = f"{self.grey_levels:.2g} of 255 grey levels (root mean square over the pixels)"
+            found += f"; {self.near:,} have one within {far}"
         twins = max(self.identical, self.differing, self.near)
         return f"{found}. " + (
             "What the model learns from a retained twin holds for the forgotten record too, and no erasure undoes it."
@@ -84,7 +91,8 @@ class DuplicateReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: the counts, without the distances of single records."""
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "distances"}
+        left_out = {"distances", *(["grey_levels"] if self.grey_levels is None else [])}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
 
 
 def near_duplicates(
@@ -95,7 +103,8 @@ def near_duplicates(
     Two missing values are equal; a missing one differs from any other. Labels take no part, except to tell identical
     twins apart. For the distance, numbers and ordered categories are in standard deviations of the *retained* records,
     so that nothing computed from the forgotten ones is left; a differing category, or a value that is missing on one
-    side only, counts 1.
+    side only, counts 1. Pictures are as far apart as the root mean square of their pixels' differences, in units of
+    63.75 grey levels, a quarter of the range.
 
     Parameters
     ----------
@@ -122,6 +131,8 @@ def near_duplicates(
     (162, 1, 9, 3)
     """
     _check(forgotten, retained, within, tolerance)
+    if retained.schema.picture is not None:
+        return _among_pictures(forgotten, retained, float(tolerance))
     ours, theirs, their_labels = _canonical(forgotten.X), _canonical(retained.X), retained.y
     listed = np.array([isinstance(a, Categorical) for a in retained.schema.features])
     centre, spread = _scales(theirs)
@@ -149,19 +160,52 @@ def near_duplicates(
     )
 
 
+def _among_pictures(forgotten: Dataset, retained: Dataset, tolerance: float) -> DuplicateReport:
+    picture = retained.schema.picture
+    assert picture is not None
+    ours, theirs = (np.asarray(data.X, dtype=np.uint8) for data in (forgotten, retained))
+    twin = _found(ours, theirs)
+    # Only a record with a twin can have one of its own label, and these are few.
+    same = twin.copy()
+    if twin.any():
+        same[twin] = _found(_labelled(ours[twin], forgotten.y[twin]), _labelled(theirs, retained.y))
+    distances = np.where(twin, 0.0, np.inf)
+    if tolerance and not twin.all():
+        distances[~twin] = nearest_pictures(picture, ours[~twin], theirs, tolerance=tolerance)
+    distances.flags.writeable = False
+    return DuplicateReport(
+        forgotten=len(ours),
+        retained=len(theirs),
+        attributes=1,
+        same_label=int(same.sum()),
+        other_label=int((twin & ~same).sum()),
+        within=0,
+        differing=int(twin.sum()),
+        tolerance=tolerance,
+        near=int((distances <= tolerance).sum()),
+        distances=distances,
+        grey_levels=tolerance * GREY_LEVELS,
+    )
+
+
+def _labelled(X: NDArray[np.uint8], y: NDArray[np.int64]) -> NDArray[np.uint8]:
+    """Return rows of bytes with the label's bytes behind."""
+    return np.hstack([X, np.ascontiguousarray(y).view(np.uint8).reshape(len(y), y.itemsize)])
+
+
 def _canonical(X: Matrix) -> Matrix:
     """Write equal values in equal bytes: one zero, one missing value."""
     return np.where(np.isnan(X), np.nan, X + 0.0)
 
 
-def _found(ours: Matrix, theirs: Matrix) -> NDArray[np.bool_]:
+def _found(ours: NDArray[Any], theirs: NDArray[Any]) -> NDArray[np.bool_]:
     """Tell for each of our rows whether it is among theirs."""
     wanted = _keys(ours)
     here = set(wanted).intersection(_keys(theirs))
     return np.fromiter((key in here for key in wanted), dtype=np.bool_, count=len(wanted))
 
 
-def _keys(X: Matrix) -> list[bytes]:
+def _keys(X: NDArray[Any]) -> list[bytes]:
     if not X.shape[1]:
         return [b""] * len(X)
     keys: list[bytes] = np.ascontiguousarray(X).view(f"V{X.itemsize * X.shape[1]}").ravel().tolist()

@@ -18,6 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from eupg.audit.output_sets import OutputSet, Sample, choose, count, epsilons, words
 from eupg.data.attribute import Role
 from eupg.data.dataset import Dataset
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.guarantee import DifferentiallyPrivate
@@ -173,6 +174,7 @@ def audit_mechanism_epsilon(
     n
         Runs on each.
     """
+    require_table(schema, "audit_mechanism_epsilon", "epsilon_lower_bound, with outputs of its runs on two pictures")
     claim = mechanism.guarantee(schema)
     if not isinstance(claim, DifferentiallyPrivate):
         raise ParameterError(f"ε belongs to differential privacy, got a claim of {claim.notion}: audit linkage instead")

@@ -23,6 +23,7 @@ from eupg.audit.complement import Complement, subtract
 from eupg.audit.output_sets import binomial_bounds
 from eupg.data.attribute import Numeric, Role
 from eupg.data.dataset import Dataset, Matrix, RecordId
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.protect.guarantee import Guarantee, KAnonymous
@@ -246,6 +247,7 @@ def _followed(release: Release) -> Matrix:
 def _checked(
     mechanism: Grouping, data: Dataset, targets: Iterable[RecordId] | None, trials: int
 ) -> tuple[KAnonymous, Groups, Mask]:
+    require_table(data.schema, "linkage", "patch_linkage")
     claim = mechanism.guarantee(data.schema)
     if not isinstance(claim, KAnonymous) or not hasattr(mechanism, "groups"):
         raise ParameterError(

@@ -6,22 +6,21 @@ used. Both are scored by the same references, which are outside of each equally 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from eupg.audit.attack import Attack
+from eupg.audit.predictions import TUNING_RECORDS, Tuning, audit_predictions, needs_tuning
+from eupg.audit.queries import Queries, predictions
 from eupg.audit.references import Recipe, References, ReferenceStore, Step, complementary_halves, train_references
-from eupg.audit.report import AuditReport, report
-from eupg.audit.rmia import RMIA, tune_a
-from eupg.audit.signals import Kind, Mask, Signals, check_balanced, measure
+from eupg.audit.report import AuditReport
+from eupg.audit.rmia import RMIA
+from eupg.audit.signals import Kind, Mask
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
 from eupg.learn.learner import Learner, Model
 from eupg.rng import Randomness, Seeded
-
-# As many records as say clearly which value of RMIA's a is best.
-_TUNING_RECORDS = 5_000
 
 
 def audit(
@@ -31,6 +30,8 @@ def audit(
     *,
     references: int | References = 8,
     attack: Attack | None = None,
+    queries: Queries | None = None,
+    signal: Kind | None = None,
     others: Dataset | None = None,
     recipe: Recipe | None = None,
     baseline: Model | None = None,
@@ -53,6 +54,12 @@ def audit(
         How many reference models to train (an even number), or ones that were trained before.
     attack
         By default RMIA, offline, with its ``a`` tuned on the references.
+    queries
+        Altered copies of each record to ask the models about too, such as ``PictureQueries()``. By default the record
+        alone, or what ready ``references`` were asked.
+    signal
+        What is made of a model's probabilities; by default what suits the attack best. For networks on pictures,
+        ``Kind.TAYLOR``.
     others
         Further records of the training data, the retained ones: with them the references learn from as many records as
         the model did, and a model of them alone, retrained without the members, is scored beside it.
@@ -82,17 +89,29 @@ def audit(
             others,
             models=references,
             online=attack.needs_in > 0,
+            queries=queries,
             seed=seed,
             jobs=jobs,
             store=store,
             step=step,
         )
-    if isinstance(attack, RMIA) and attack.a is None and not attack.online and trained is not None:
-        attack = replace(attack, a=tune_a(_tuning(trained, scored)))
+    queries = _same_queries(queries, trained)
     if baseline is None and others is not None and len(others):
         baseline = (recipe or recipe_of(model)).train(others, Seeded(seed).stage("baseline")).model
-    beside = None if baseline is None else _score(attack, baseline, scored, len(members), trained, baseline_name, None)
-    return _score(attack, model, scored, len(members), trained, name, beside)
+    inside, each = (None, None) if trained is None else trained.on(scored.ids)
+    return audit_predictions(
+        predictions(model, scored, queries),
+        scored.y,
+        np.arange(len(scored)) < len(members),
+        each,
+        inside,
+        tuning=_tuning(trained, scored) if trained is not None and needs_tuning(attack) else None,
+        attack=attack,
+        signal=signal,
+        baseline=None if baseline is None else predictions(baseline, scored, queries),
+        baseline_name=baseline_name,
+        name=name,
+    )
 
 
 def references_for(
@@ -103,6 +122,7 @@ def references_for(
     *,
     models: int = 8,
     online: bool = False,
+    queries: Queries | None = None,
     seed: int = 0,
     jobs: int | None = None,
     store: ReferenceStore | None = None,
@@ -110,7 +130,7 @@ def references_for(
 ) -> References:
     """Train the reference models of an audit, to be passed to several of them as ``references``."""
     pool, inside = _halves(members, nonmembers, others, models, seed, online=online)
-    return train_references(recipe, pool, inside, seed=seed, jobs=jobs, store=store, step=step)
+    return train_references(recipe, pool, inside, seed=seed, queries=queries, jobs=jobs, store=store, step=step)
 
 
 @dataclass(frozen=True)
@@ -174,35 +194,21 @@ def _halves(
     return pool, inside
 
 
-def _tuning(trained: References, scored: Dataset) -> Signals:
-    """Return signals of records that some references saw and some did not; they stand in for the target's."""
+def _same_queries(asked: Queries | None, trained: References | None) -> Queries | None:
+    """Return what to ask the model: what the references were asked."""
+    if trained is None or asked == trained.queries:
+        return asked
+    if asked is not None:
+        raise ParameterError(
+            f"the references were asked {trained.queries or 'about the records alone'}, and the model is to be asked "
+            f"{asked}: train them with the same queries, or leave queries out"
+        )
+    return trained.queries
+
+
+def _tuning(trained: References, scored: Dataset) -> Tuning:
+    """Return predictions on records that some references saw and some did not, on others than the scored if any are."""
     mixed = trained.inside.any(axis=0) & ~trained.inside.all(axis=0)
     apart = mixed & ~np.isin(trained.pool.ids, scored.ids)
-    rows = np.flatnonzero(apart if apart.any() else mixed)[:_TUNING_RECORDS]
-    each = np.stack(
-        [measure(p[rows], trained.pool.y[rows], kind=Kind.PROBABILITY)[:, None] for p in trained.probabilities]
-    )
-    return Signals(each[0], each, trained.inside[:, rows])
-
-
-def _score(
-    attack: Attack,
-    model: Model,
-    scored: Dataset,
-    members: int,
-    trained: References | None,
-    name: str,
-    baseline: AuditReport | None,
-) -> AuditReport:
-    kind = attack.kinds[0]
-    mask = np.arange(len(scored)) < members
-    target = measure(model.predict_proba(scored.X), scored.y, kind=kind)[:, None]
-    if trained is None:
-        signals = Signals.without_references(target, kind=kind)
-    else:
-        inside, probabilities = trained.on(scored.ids)
-        check_balanced(inside, mask)
-        each = np.stack([measure(p, scored.y, kind=kind)[:, None] for p in probabilities])
-        others = Signals(target[~mask], each[:, ~mask], inside[:, ~mask], kind=kind)
-        signals = Signals(target, each, inside, population=others, kind=kind)
-    return report(attack.score(signals), mask, attack=attack, model=name, baseline=baseline)
+    rows = np.flatnonzero(apart if apart.any() else mixed)[:TUNING_RECORDS]
+    return Tuning(trained.probabilities[:, rows], trained.pool.y[rows], trained.inside[:, rows])

@@ -13,16 +13,15 @@ import hashlib
 import os
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.progress import Progress
 
+from eupg.audit.queries import Queries, predictions
 from eupg.data.dataset import Dataset, RecordId
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ParameterError
@@ -60,12 +59,15 @@ class References:
     inside
         (models, records): whether the model was trained on the record.
     probabilities
-        (models, records, classes).
+        (models, records, classes); with queries (models, records, queries, classes).
+    queries
+        The altered copies the models were asked about, if any.
     """
 
     pool: Dataset
     inside: Mask
     probabilities: NDArray[np.float64]
+    queries: Queries | None = None
 
     def on(self, ids: Iterable[RecordId]) -> tuple[Mask, NDArray[np.float64]]:
         """Return who was inside, and the predictions, for these records in this order."""
@@ -103,6 +105,7 @@ def train_references(
     inside: Mask,
     *,
     seed: int,
+    queries: Queries | None = None,
     jobs: int | None = None,
     store: ReferenceStore | None = None,
     step: Step | None = None,
@@ -117,6 +120,8 @@ def train_references(
         The records, and which of them each model sees.
     seed
         Model i is trained with a stream of its own, so a run can be repeated and resumed.
+    queries
+        Altered copies of each record to ask the models about too; by default the record alone.
     jobs
         Processes at the same time; by default one a core. With 1 everything stays in this process.
     store
@@ -125,55 +130,92 @@ def train_references(
         Called with (done, total) after each model; without it a terminal shows a progress bar.
     """
     with _bar(len(inside)) if step is None else nullcontext(step) as tell:
-        return _collect(recipe, pool, inside, seed, jobs or os.cpu_count() or 1, store, tell)
+        plan = _Plan(recipe, pool, inside, seed, queries)
+        return _collect(plan, jobs or os.cpu_count() or 1, store, tell)
 
 
-def _collect(
-    recipe: Recipe, pool: Dataset, inside: Mask, seed: int, jobs: int, store: ReferenceStore | None, tell: Step
-) -> References:
-    keys = [_key(recipe, pool, row, seed, i) for i, row in enumerate(inside)]
+@dataclass(frozen=True, eq=False)
+class _Plan:
+    """Which models are to be trained, on which records, and what they are asked."""
+
+    recipe: Recipe
+    pool: Dataset
+    inside: Mask
+    seed: int
+    queries: Queries | None
+
+    def stream(self, i: int) -> Randomness:
+        """Return the randomness of model i."""
+        return Seeded(self.seed).stage(f"reference {i}")
+
+    def ask(self, model: Model) -> NDArray[np.float64]:
+        """Return a model's predictions on the whole pool."""
+        found = predictions(model, self.pool, self.queries)
+        return found[:, 0] if self.queries is None else found
+
+    def key(self, i: int) -> str:
+        """Return the name under which model i's predictions are kept."""
+        asked = "" if self.queries is None else f" {self.queries!r}"
+        digest = hashlib.sha256(f"{self.recipe!r} {self.pool.schema!r} {self.seed} {i}{asked}".encode())
+        for array in (self.pool.X, self.pool.y, self.pool.ids, self.inside[i]):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+
+def _collect(plan: _Plan, jobs: int, store: ReferenceStore | None, tell: Step) -> References:
+    pool, inside = plan.pool, plan.inside
+    keys = [plan.key(i) for i in range(len(inside))] if store is not None else []
     found = {i: store.get(key) for i, key in enumerate(keys)} if store is not None else {}
     done = {i: p for i, p in found.items() if p is not None}
     tasks = [i for i in range(len(inside)) if i not in done]
-    for i, probabilities in _trained(recipe, pool, inside, seed, tasks, jobs):
+    for i, probabilities in _trained(plan, tasks, jobs):
         done[i] = probabilities
         if store is not None:
             store.put(keys[i], probabilities, pool.ids)
         tell(len(done), len(inside))
-    return References(pool, inside, np.stack([done[i] for i in range(len(inside))]))
+    return References(pool, inside, np.stack([done[i] for i in range(len(inside))]), plan.queries)
+
+
+def _bar(models: int) -> AbstractContextManager[Step]:
+    """Return what shows progress on a terminal, where the package that draws it is installed."""
+    try:
+        import rich.progress  # noqa: F401
+    except ModuleNotFoundError:
+        return nullcontext(_quiet)
+    return _drawn(models)
 
 
 @contextmanager
-def _bar(models: int) -> Iterator[Step]:
+def _drawn(models: int) -> Iterator[Step]:
+    from rich.console import Console
+    from rich.progress import Progress
+
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("training reference models", total=models)
         yield lambda done, _: progress.update(task, completed=done)
 
 
-def _trained(
-    recipe: Recipe, pool: Dataset, inside: Mask, seed: int, tasks: list[int], jobs: int
-) -> Iterator[tuple[int, Probabilities]]:
+def _quiet(done: int, total: int) -> None:
+    del done, total
+
+
+def _trained(plan: _Plan, tasks: list[int], jobs: int) -> Iterator[tuple[int, Probabilities]]:
+    recipe, pool, inside = plan.recipe, plan.pool, plan.inside
     if tasks and getattr(recipe, "batches", False):
-        streams = [Seeded(seed).stage(f"reference {i}") for i in tasks]
+        streams = [plan.stream(i) for i in tasks]
         served = recipe.train_many([pool.select(inside[i]) for i in tasks], streams)  # type: ignore[attr-defined]
         for i, each in zip(tasks, served, strict=True):
-            yield i, each.model.predict_proba(pool.X)
+            yield i, plan.ask(each.model)
         return
     parts = (recipe, getattr(recipe, "learner", None), getattr(recipe, "mechanism", None))
-    yield from side_by_side(_one, (recipe, pool, inside, seed), tasks, jobs=jobs, parts=parts)
+    # On a GPU one process after another trains: they would share its memory and run no faster.
+    jobs = 1 if any(getattr(part, "in_process", False) for part in parts) else jobs
+    yield from side_by_side(_one, (plan,), tasks, jobs=jobs, parts=parts)
 
 
-def _one(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> Probabilities:
-    served = recipe.train(pool.select(inside[i]), Seeded(seed).stage(f"reference {i}"))
-    return served.model.predict_proba(pool.X)
-
-
-def _key(recipe: Recipe, pool: Dataset, inside: Mask, seed: int, i: int) -> str:
-    digest = hashlib.sha256(f"{recipe!r} {pool.schema!r} {seed} {i}".encode())
-    for array in (pool.X, pool.y, pool.ids, inside):
-        digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+def _one(plan: _Plan, i: int) -> Probabilities:
+    return plan.ask(plan.recipe.train(plan.pool.select(plan.inside[i]), plan.stream(i)).model)
 
 
 class ReferenceStore:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Listed, Missing, Numeric, Role, category_text
-from eupg.data.picture import check_bytes
+from eupg.data.picture import check_bytes, require_table
 from eupg.data.schema import Schema, as_frame
 from eupg.errors import DataError, ParameterError, UnknownRecord
 
@@ -111,6 +111,7 @@ class Dataset:
         Record ids come from the column ``ids``, else from the schema's only identifier, else from the table's index,
         which for a fresh table is the row's position and for a part of one still names the same rows.
         """
+        require_table(schema, "Dataset.from_table", "read_images or image_dataset")
         frame = as_frame(table)
         absent = [a.name for a in schema.attributes if a.name not in frame.columns and a.role is not Role.IDENTIFIER]
         if absent:

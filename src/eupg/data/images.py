@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from eupg.data.attribute import Categorical, Role
 from eupg.data.dataset import Dataset
-from eupg.data.picture import Picture
+from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
-from eupg.errors import DataError
+from eupg.errors import DataError, MissingFramework, ParameterError
+
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
+_GREY = ("1", "L", "LA")
+_COLOUR = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
-def picture_schema(shape: Sequence[int], classes: Iterable[str]) -> Schema:
-    """Describe pictures of one (channels, height, width) and the public list of their classes."""
+def picture_schema(shape: Sequence[int], classes: Iterable[str], *, inferred: bool = False) -> Schema:
+    """Describe pictures of one (channels, height, width) and the list of their classes.
+
+    ``inferred`` says that the list was read from the records and is not known to be public.
+    """
     channels, height, width = shape
     picture = Picture(name="picture", channels=channels, height=height, width=width)
-    return Schema((picture, Categorical(name="class", role=Role.LABEL, categories=tuple(classes))))
+    seen = ("categories",) if inferred else ()
+    return Schema((picture, Categorical(name="class", role=Role.LABEL, categories=tuple(classes), inferred=seen)))
 
 
 def image_dataset(
@@ -49,10 +58,144 @@ def image_dataset(
     >>> len(data), data.X.shape
     (2, (2, 192))
     """
-    pixels = np.asarray(images)
-    if pixels.ndim != 4:
-        raise DataError(f"expected (pictures, channels, height, width), got {pixels.shape}: add or reorder the axes")
-    names = np.array([str(i) for i in (range(len(pixels)) if ids is None else ids)], dtype=np.str_)
-    people = names if subjects is None else np.array([str(s) for s in subjects], dtype=np.str_)
+    pixels = _check_axes(np.asarray(images))
+    if isinstance(classes, str):
+        raise ParameterError(f"classes is a list of names, got the text {classes!r}: write [{classes!r}, …]")
     schema = picture_schema(pixels.shape[1:], classes)
-    return Dataset(schema, pixels.reshape(len(pixels), -1), np.asarray(labels), names, people)
+    names = _names(range(len(pixels)) if ids is None else ids, "ids")
+    people = names if subjects is None else _names(subjects, "subjects")
+    y = _check_labels(np.asarray(labels), len(pixels), tuple(classes))
+    return Dataset(schema, pixels.reshape(len(pixels), schema.columns), y, names, people)
+
+
+def read_images(
+    folder: str | Path, *, classes: Sequence[str] | None = None, size: tuple[int, int] | None = None
+) -> Dataset:
+    """Read a folder of image files that has one folder a class; a picture's id is its path inside the folder.
+
+    Pictures are turned as their camera says, and transparency is dropped. Where some are in colour, grey ones become
+    colour too. Files that are no PNG, JPEG, BMP or WebP, by their names, are passed over.
+
+    Parameters
+    ----------
+    folder
+        Holds a folder for each class, in which the files may lie in further folders.
+    classes
+        The public list of classes. Without it the names of the folders are taken; claims then say that the list was
+        read from the records.
+    size
+        (height, width) to resize to; without it all pictures must have the same size.
+    """
+    root = Path(folder)
+    listed, names = _classes(root, classes), []
+    target = _check_size(size)
+    pictures, labels = [], []
+    for code, name in enumerate(listed):
+        for path in _files(root / name, required=classes is None):
+            pictures.append(_read(path, target))
+            labels.append(code)
+            names.append(path.relative_to(root).as_posix())
+            if pictures[-1].shape[:2] != pictures[0].shape[:2]:
+                first, other = (p.shape[:2] for p in (pictures[0], pictures[-1]))
+                raise DataError(
+                    f"{path} has {other[0]} × {other[1]} pixels and {root / names[0]} {first[0]} × {first[1]}: all "
+                    f"must have one size; pass size=({first[0]}, {first[1]}), say, to resize them"
+                )
+    if not pictures:
+        raise DataError(f"{root} holds no picture of any class: put {', '.join(_SUFFIXES)} files into a folder a class")
+    channels = max(p.shape[2] for p in pictures)
+    images: Any = np.stack([np.broadcast_to(p, (*p.shape[:2], channels)) for p in pictures]).transpose(0, 3, 1, 2)
+    schema = picture_schema(images.shape[1:], listed, inferred=classes is None)
+    ids = np.array(names, dtype=np.str_)
+    return Dataset(schema, images.reshape(len(images), schema.columns), np.array(labels), ids, ids)
+
+
+def _check_axes(pixels: NDArray[Any]) -> NDArray[Any]:
+    expected = f"expected (pictures, channels, height, width), got {pixels.shape}"
+    if pixels.ndim == 3:
+        raise DataError(f"{expected}: for grey pictures add the axis of the channels, images[:, None]")
+    if pixels.ndim != 4:
+        raise DataError(f"{expected}: add or reorder the axes")
+    if pixels.shape[1] > 4 >= pixels.shape[3]:
+        raise DataError(f"{expected}: the channels seem to come last, so write images.transpose(0, 3, 1, 2)")
+    return pixels
+
+
+def _check_labels(labels: NDArray[Any], pictures: int, classes: tuple[str, ...]) -> NDArray[np.int64]:
+    if labels.shape != (pictures,):
+        raise DataError(f"{pictures} pictures need as many labels, got {labels.shape}: pass one a picture")
+    if not len(labels):
+        return np.empty(0, dtype=np.int64)
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(
+            f"labels are positions in classes, whole numbers, got {labels.dtype}: look names up with "
+            "classes.index(name), convert whole numbers with astype(int)"
+        )
+    wrong = (labels < 0) | (labels >= len(classes))
+    if wrong.any():
+        raise DataError(
+            f"labels must lie between 0 and {len(classes) - 1}, positions in the {len(classes)} classes: "
+            f"{int(wrong.sum())} of {pictures} do not, first {labels[wrong][0]} at {int(wrong.argmax())}"
+        )
+    return labels.astype(np.int64)
+
+
+def _names(values: Iterable[Any], what: str) -> NDArray[np.str_]:
+    if isinstance(values, str):
+        raise ParameterError(f"{what} is a list with one name a picture, got the text {values!r}: pass a list")
+    return np.array([str(v) for v in values], dtype=np.str_)
+
+
+def _classes(root: Path, listed: Sequence[str] | None) -> tuple[str, ...]:
+    """Return the classes, once every folder is found to be one of them."""
+    if not root.is_dir():
+        raise DataError(f"no folder {root}: name one that holds a folder of pictures for each class")
+    found = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))
+    if isinstance(listed, str):
+        raise ParameterError(f"classes is a list of names, got the text {listed!r}: write [{listed!r}, …]")
+    if len(found) < 2 and listed is None:
+        raise DataError(
+            f"{root} holds {len(found)} folders: sort the pictures into one folder a class, of two classes or more, or "
+            "name the public list with classes="
+        )
+    unknown = sorted(set(found).difference(found if listed is None else listed))
+    if unknown:
+        raise DataError(f"{root / unknown[0]} is none of the classes {list(listed or ())}: list it, or move it away")
+    return tuple(found if listed is None else listed)
+
+
+def _files(folder: Path, *, required: bool) -> list[Path]:
+    found = sorted(p for p in folder.rglob("*") if p.suffix.lower() in _SUFFIXES and p.is_file())
+    if required and not found:
+        raise DataError(f"{folder} holds no picture: put {', '.join(_SUFFIXES)} files there, or remove the folder")
+    return found
+
+
+def _check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    whole = [isinstance(v, (int, np.integer)) and not isinstance(v, bool) and v > 0 for v in size]
+    if len(whole) != 2 or not all(whole):
+        raise ParameterError(f"size is (height, width) in pixels, each at least 1, got {size!r}")
+    return int(size[0]), int(size[1])
+
+
+def _read(path: Path, size: tuple[int, int] | None) -> Bytes:
+    """Return one picture as (height, width, channels), with 1 channel where it is grey."""
+    try:
+        from PIL import Image, ImageOps
+    except ModuleNotFoundError as error:
+        raise MissingFramework("reading image files needs Pillow: pip install pillow") from error
+    try:
+        with Image.open(path) as file:
+            if file.mode not in (*_GREY, *_COLOUR):
+                raise DataError(f"{path} has pixels of kind {file.mode}, not bytes: convert it to 8 bits a channel")
+            image = ImageOps.exif_transpose(file).convert("L" if file.mode in _GREY else "RGB")
+            if size is not None:
+                image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+    except DataError:
+        raise
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        raise DataError(f"{path} cannot be read as a picture ({error}): replace or remove it") from error
+    pixels = np.asarray(image, dtype=np.uint8)
+    return pixels if pixels.ndim == 3 else pixels[:, :, None]

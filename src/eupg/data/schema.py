@@ -8,17 +8,13 @@ for anyone, and take the word off the ``inferred`` list.
 
 from __future__ import annotations
 
-import sys
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from decimal import Decimal
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from eupg.data.attribute import (
     Attribute,
@@ -29,8 +25,8 @@ from eupg.data.attribute import (
     Numeric,
     Ordinal,
     Role,
-    category_text,
 )
+from eupg.data.look import look_at
 from eupg.data.picture import Picture
 from eupg.errors import DataError, SchemaError
 
@@ -146,7 +142,11 @@ class Schema:
         """Write the schema as TOML, one table per attribute."""
         import tomli_w
 
-        return tomli_w.dumps({"attributes": [_as_table(a) for a in self.attributes]})
+        return tomli_w.dumps(self.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values, as JSON has them, that :meth:`from_json` reads back."""
+        return {"attributes": [_as_table(a) for a in self.attributes]}
 
     def save(self, path: str | Path) -> None:
         """Write the schema to a TOML file."""
@@ -156,11 +156,21 @@ class Schema:
     def from_toml(cls, text: str) -> Schema:
         """Read a schema from TOML text."""
         try:
-            tables = tomllib.loads(text).get("attributes")
+            values = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise SchemaError(f"not a schema: {error}; expected TOML with one [[attributes]] table a column") from error
+        return cls._of_tables(values, "TOML with one [[attributes]] table a column, in double brackets")
+
+    @classmethod
+    def from_json(cls, values: Any) -> Schema:
+        """Read a schema back from plain values."""
+        return cls._of_tables(values, 'an object with one entry a column in a list "attributes"')
+
+    @classmethod
+    def _of_tables(cls, values: Any, expected: str) -> Schema:
+        tables = values.get("attributes") if isinstance(values, dict) else None
         if not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
-            raise SchemaError("not a schema: expected TOML with one [[attributes]] table a column, in double brackets")
+            raise SchemaError(f"not a schema: expected {expected}")
         return cls(tuple(_from_table(t) for t in tables))
 
     @classmethod
@@ -201,7 +211,7 @@ class Schema:
             tuple(
                 known.get(name)
                 or (Key(name=name, role=keys[name]) if name in keys else None)
-                or _look_at(table[name], name, roles.get(name, Role.QUASI_IDENTIFIER), whose)
+                or look_at(table[name], name, roles.get(name, Role.QUASI_IDENTIFIER), whose)
                 for name in table.columns
             )
         )
@@ -219,73 +229,6 @@ def as_frame(table: Any) -> pd.DataFrame:
     if len(twice):
         raise DataError(f"column {twice[0]!r} occurs more than once: rename or drop the others")
     return frame
-
-
-def _look_at(column: pd.Series, name: str, role: Role, whose: pd.Series | None) -> Attribute:
-    import pandas as pd
-
-    missing = Missing.KEEP if column.isna().any() and role is not Role.LABEL else Missing.REFUSE
-    seen = ("missing",) if missing is Missing.KEEP else ()
-    numeric = pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
-    if numeric and role is not Role.LABEL:
-        values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-        values = values[np.isfinite(values)]
-        # Resolution and bounds come from the rounded extremes, since the exact range would give away the exact ones.
-        low, high = (0.0 - _outward(-values.min()), _outward(values.max())) if len(values) else (0.0, 0.0)
-        whole = bool((values == np.round(values)).all())
-        return Numeric(
-            name=name,
-            role=role,
-            missing=missing,
-            lower=low,
-            upper=high,
-            resolution=1.0 if whole or high == low else (high - low) / 1000,
-            inferred=("lower", "upper", "resolution", *seen),
-        )
-    text = category_text(column, name)
-    categories = sorted({v for v in text if v is not None}, key=_natural)
-    if role is not Role.LABEL and len(text) > 20 and len(categories) == len(text):
-        raise SchemaError(
-            f"column {name!r}: all {len(text)} values differ, so it names records: list it under identifiers, "
-            "name it as subject, or drop it"
-        )
-    if whose is not None and role is not Role.LABEL and _names_people(column, whose):
-        raise SchemaError(
-            f"column {name!r}: most people have a value of their own, so it names people, and a list of its values "
-            "would outlive them: list it under identifiers, declare it, or drop it"
-        )
-    if not categories:
-        raise SchemaError(f"column {name!r}: all {len(text)} values are missing: drop the column, or declare it")
-    read = ("categories", *seen)
-    return Categorical(name=name, role=role, missing=missing, categories=tuple(categories), inferred=read)
-
-
-def _names_people(column: pd.Series, whose: pd.Series) -> bool:
-    """Tell whether more than half of the people, of more than 20, have a value that is theirs alone."""
-    pairs = whose.to_frame("who").assign(value=column.to_numpy()).dropna().drop_duplicates()
-    alone = pairs[~pairs["value"].duplicated(keep=False)]
-    return bool(20 < whose.nunique() < 2 * alone["who"].nunique())
-
-
-def _outward(extreme: float) -> float:
-    """Return the least number that is not below ``extreme`` among ±1, 2 and 5 times a power of ten, and 0."""
-    # In decimals, as written: 0.2 in binary lies above 2/10 and would become 0.5.
-    exact = Decimal(repr(float(extreme)))
-    if not exact:
-        return 0.0
-    power = Decimal(1).scaleb(exact.adjusted())
-    steps = (1, 2, 5, 10) if exact > 0 else (-10, -5, -2, -1)
-    rounded = min(step * power for step in steps if step * power >= exact)
-    return min(float(rounded), sys.float_info.max)
-
-
-def _natural(text: str) -> tuple[bool, float, str]:
-    try:
-        number = float(text)
-    except ValueError:
-        return (True, 0.0, text)
-    # "nan" is a word here: as a number it would leave the order of all categories to chance.
-    return (False, number, text) if np.isfinite(number) else (True, 0.0, text)
 
 
 def _as_table(attribute: Attribute) -> dict[str, Any]:

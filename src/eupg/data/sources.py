@@ -8,12 +8,8 @@ Whatever was found of these, its content is checked against a digest before a ro
 from __future__ import annotations
 
 import hashlib
-import http.client
 import importlib.util
 import io
-import os
-import tempfile
-import urllib.request
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from eupg.data import cifar
 from eupg.data.dataset import Dataset, Labels
+from eupg.data.fetch import FAILURES, by_hand, data_folders, download, into_cache
+from eupg.data.fetch import cache_folder as cache_folder
+from eupg.data.images import image_dataset
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities, accuracy, auc
 from eupg.errors import DataError, SchemaError, SourceUnavailable
@@ -111,6 +111,17 @@ def credit() -> Source:
     return Source("credit", data.select(train), data.select(~train), auc)
 
 
+def cifar10() -> Source:
+    """Load CIFAR-10 with its own split: 60,000 colour pictures of 32 × 32 pixels in ten classes."""
+    parts = []
+    for name, records in zip(("train", "test"), cifar.Published().load(), strict=True):
+        images, ids = records[:, 1:].reshape(-1, *cifar.SHAPE), (f"{name}-{i}" for i in range(len(records)))
+        parts.append(image_dataset(images, records[:, 0], classes=cifar.CLASSES, ids=ids))
+    train, test = parts
+    _expect("cifar10", (len(train), len(test)), (50_000, 10_000))
+    return Source("cifar10", train, test, accuracy)
+
+
 def public_schema(name: str) -> Schema:
     """Return the schema that ships with a source: public bounds and categories, with a word on each."""
     folder = files("eupg.data") / "schemas"
@@ -133,14 +144,8 @@ def content_digest(table: pd.DataFrame) -> str:
     return digest.hexdigest()
 
 
-def cache_folder() -> Path:
-    """Return the folder in which fetched data sets are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "eupg"
-
-
 def _table(file: _File) -> pd.DataFrame:
-    folders = [Path(os.environ["EUPG_DATA"])] if os.environ.get("EUPG_DATA") else []
-    for folder in (*folders, cache_folder()):
+    for folder in data_folders():
         for name in file.names:
             if (folder / name).is_file():
                 return _checked(file, folder / name)
@@ -161,27 +166,16 @@ def _checked(file: _File, path: Path) -> pd.DataFrame:
 
 
 def _fetch(file: _File) -> pd.DataFrame:
-    by_hand = f"download it from {file.page} and put {file.names[-1]} into {cache_folder()}, or point EUPG_DATA at it"
+    name, advice = file.names[-1], by_hand(file.names[-1], file.page)
     if file.url is None:
-        raise SourceUnavailable(f"{file.names[-1]} is not here and its publisher asks for a login: {by_hand}")
+        raise SourceUnavailable(f"{name} is not here and its publisher asks for a login: {advice}")
     try:
-        with urllib.request.urlopen(file.url, timeout=60) as answer:
-            content = answer.read()
+        content = download(file.url)
         if content[:4] == b"PK\x03\x04":
-            content = zipfile.ZipFile(io.BytesIO(content)).read(file.names[-1])
-    except (OSError, http.client.HTTPException, zipfile.BadZipFile, KeyError) as error:
-        raise SourceUnavailable(f"{file.names[-1]} could not be fetched ({error}): {by_hand}") from error
-    cache_folder().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
-        fetched = Path(folder) / file.names[-1]
-        fetched.write_bytes(content)
-        # Checked before it enters the cache, so that a login page never stays there.
-        try:
-            table = _checked(file, fetched)
-        except DataError as error:
-            raise SourceUnavailable(f"what {file.url} sent is not the published data set: {by_hand}") from error
-        fetched.replace(cache_folder() / fetched.name)
-    return table
+            content = zipfile.ZipFile(io.BytesIO(content)).read(name)
+    except FAILURES as error:
+        raise SourceUnavailable(f"{name} could not be fetched ({error}): {advice}") from error
+    return into_cache(name, content, lambda path: _checked(file, path), url=file.url, page=file.page)
 
 
 def _expect(name: str, found: tuple[int, int], expected: tuple[int, int]) -> None:

@@ -7,8 +7,8 @@ part of your own is noted by its ``repr``: open such a workspace with the same m
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, fields, is_dataclass
 from typing import Any
 
 from eupg.errors import ParameterError, WorkspaceDamaged
@@ -21,6 +21,11 @@ _CLASSES = {
     "LocalDP": "eupg.protect.local_dp",
     "DPSynthesis": "eupg.protect.synthesis",
     "DPSGDBase": "eupg.forget.dp_sgd",
+    "PixelPermutation": "eupg.protect.pixels",
+    "PixelDP": "eupg.protect.pixel_dp",
+    "EfficientNetLite0": "eupg.protect.public_features",
+    "TorchvisionResNet18": "eupg.protect.public_features",
+    "PixelFeatures": "eupg.protect.public_features",
     "Unprotected": "eupg.protect.mechanism",
     "XGBoostLearner": "eupg.learn.xgboost_learner",
     "LightGBMLearner": "eupg.learn.lightgbm_learner",
@@ -28,6 +33,8 @@ _CLASSES = {
     "TorchLearner": "eupg.learn.torch_learner",
     "BestOf": "eupg.learn.best_of",
     "MLP": "eupg.learn.networks",
+    "ResNet18": "eupg.learn.resnet",
+    "Augment": "eupg.learn.augment",
     "SGDClassifier": "sklearn.linear_model",
     "LogisticRegression": "sklearn.linear_model",
 }
@@ -44,10 +51,17 @@ def describe(thing: object) -> Json:
     name = type(thing).__name__
     if name in _CLASSES and type(thing).__module__.split(".")[0] == _CLASSES[name].split(".")[0]:
         if is_dataclass(thing):
-            return {"class": name, "with": {f.name: describe(getattr(thing, f.name)) for f in fields(thing) if f.init}}
+            return {"class": name, "with": {f.name: describe(getattr(thing, f.name)) for f in _said(thing)}}
         changed = {k: describe(v) for k, v in thing.get_params(deep=False).items()}  # type: ignore[attr-defined]
         return {"class": name, "with": changed}
     return {"opaque": repr(thing)}
+
+
+def _said(thing: Any) -> Iterator[Field[Any]]:
+    """Yield the settings that are written down: options that were left alone are not, as more may come to be."""
+    for f in fields(thing):
+        if f.init and not (f.kw_only and getattr(thing, f.name) == f.default):
+            yield f
 
 
 def rebuild(values: Json) -> EUPG:

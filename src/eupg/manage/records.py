@@ -105,10 +105,8 @@ class RecordFiles:
         tables = [self._table(digest) for digest in manifest]
         table = pa.concat_tables(tables) if tables else self._arrow.empty_table()
         order = np.argsort(table.column(self._position).to_numpy(), kind="stable")
-        X = np.empty((len(order), len(self.schema.features)))
-        for j in range(X.shape[1]):
-            X[:, j] = table.column(j).to_numpy()[order]
-        y = table.column(X.shape[1]).to_numpy()[order]
+        X = self._features(table)[order]
+        y = table.column(self.schema.label.name).to_numpy()[order]
         return Dataset(self.schema, X, y, _names(table, self._record)[order], _names(table, self._subject)[order])
 
     def without(self, manifest: Manifest, *, subjects: Iterable[str] = (), ids: Iterable[RecordId] = ()) -> Rewrite:
@@ -162,8 +160,26 @@ class RecordFiles:
 
     def _rows(self, data: Dataset, rows: Rows, first: int) -> pa.Table:
         names = [_texts(data.ids[rows]), _texts(data.subjects[rows])]
-        columns = [*data.X[rows].T, data.y[rows], *names, rows + first]
-        return pa.Table.from_arrays([pa.array(c) for c in columns], schema=self._arrow)
+        if self.schema.picture is None:
+            features = [pa.array(c) for c in data.X[rows].T]
+        else:
+            pixels = pa.py_buffer(np.ascontiguousarray(data.X[rows]))
+            features = [pa.FixedSizeBinaryArray.from_buffers(self._arrow[0].type, len(rows), [None, pixels])]
+        others = [pa.array(c) for c in (data.y[rows], *names, rows + first)]
+        return pa.Table.from_arrays([*features, *others], schema=self._arrow)
+
+    def _features(self, table: pa.Table) -> NDArray[Any]:
+        """Return the features of a table as one matrix: numbers, or the bytes of pictures."""
+        if self.schema.picture is None:
+            return np.column_stack([table.column(j).to_numpy() for j in range(len(self.schema.features))])
+        columns = self.schema.columns
+        # A chunk may be a part of a longer buffer: it starts at its offset.
+        parts = [
+            np.frombuffer(c.buffers()[1], dtype=np.uint8, count=len(c) * columns, offset=c.offset * columns)
+            for c in table.column(0).chunks
+            if len(c)
+        ]
+        return np.concatenate([np.empty(0, np.uint8), *parts]).reshape(-1, columns)
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[Callable[[pa.Table], Digest]]:
@@ -211,8 +227,9 @@ class RecordFiles:
 
     @cached_property
     def _arrow(self) -> pa.Schema:
-        """The columns of a file: features, label, and what the rows are called and where they stood."""
-        fields = [(a.name, pa.float64()) for a in self.schema.features]
+        """The columns of a file: features (a picture is one, of bytes), label, and the rows' names and places."""
+        kind = pa.float64() if self.schema.picture is None else pa.binary(self.schema.columns)
+        fields = [(a.name, kind) for a in self.schema.features]
         fields += [(self.schema.label.name, pa.int64()), (self._record, pa.string()), (self._subject, pa.string())]
         fields += [(self._position, pa.int64())]
         return pa.schema([pa.field(name, kind, nullable=False) for name, kind in fields])

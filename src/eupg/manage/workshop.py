@@ -14,6 +14,7 @@ from eupg.data.dataset import Dataset, RecordId
 from eupg.errors import PrivacyError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.forget.released import Released
+from eupg.forget.scored_base import base_of
 from eupg.forget.unlearner import Trained
 from eupg.learn.learner import Model
 from eupg.manage.atomic import remove_files, storage_error
@@ -220,7 +221,7 @@ class Workshop:
 
     def _serve(self, trained: Trained, base: Digest) -> Digest:
         """Take the model to be served into the store, unless it is the base model itself."""
-        return base if trained.model is trained.memory else self.keep(trained.model)
+        return base if trained.model is base_of(trained.memory) else self.keep(trained.model)
 
     def _note(self, roll: Roll) -> Digest:
         return self.space.store.put(roll.to_bytes())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Categorical, Role
 from eupg.data.dataset import Dataset, Matrix
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.guarantee import KAnonymous
@@ -103,9 +104,16 @@ def effective_k(groups: Groups, forgotten: NDArray[np.bool_], subjects: NDArray[
 
 
 def constant_share(data: Dataset, groups: Groups) -> dict[str, float]:
-    """Return, per quasi-identifier, the share of groups that hold one value only: there a permutation does nothing."""
+    """Return, per quasi-identifier, the share of groups that hold one value only: there a permutation does nothing.
+
+    Of pictures, the share of groups that hold one and the same picture.
+    """
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
+    if data.schema.picture is not None:
+        pixels = data.X[order]
+        one = (np.maximum.reduceat(pixels, starts) == np.minimum.reduceat(pixels, starts)).all(axis=1)
+        return {data.schema.picture.name: float(one.mean())}
     shares = {}
     for j in _permuted(data.schema):
         column = np.nan_to_num(data.X[order, j], nan=-np.inf)
@@ -115,6 +123,7 @@ def constant_share(data: Dataset, groups: Groups) -> dict[str, float]:
 
 
 def _permuted(schema: Schema) -> list[int]:
+    require_table(schema, "ProbabilisticKAnonymity", "PixelPermutation")
     chosen = [j for j, a in enumerate(schema.features) if a.role is Role.QUASI_IDENTIFIER]
     if not chosen:
         raise DataError("no attribute is a quasi-identifier, so there is nothing to permute: set roles in the schema")

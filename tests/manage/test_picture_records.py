@@ -1,0 +1,79 @@
+"""Pictures in a workspace: their bytes in Parquet, and a forget from end to end."""
+
+import numpy as np
+import pytest
+
+from eupg import EUPG, Manager, Seeded, TorchLearner
+from eupg.data.dataset import Dataset
+from eupg.errors import DataError
+from eupg.learn.resnet import ResNet18
+from eupg.manage.records import RecordFiles
+from eupg.protect.pixels import PixelPermutation
+from eupg.protect.public_features import PixelFeatures
+from pictures import pictures
+
+DATA = pictures(90, height=6, width=5)
+
+
+def equal(one: Dataset, other: Dataset) -> bool:
+    same = [np.array_equal(getattr(one, n), getattr(other, n)) for n in ("X", "y", "ids", "subjects")]
+    return all(same) and one.X.dtype == other.X.dtype
+
+
+@pytest.fixture
+def files(tmp_path):
+    return RecordFiles(tmp_path, DATA.schema)
+
+
+def test_pictures_come_back_as_they_were_in_their_order(files):
+    manifest = files.write(DATA, rows_per_part=16)
+    assert len(manifest) == 6
+    assert equal(files.read(manifest), DATA)
+    assert equal(files.read(files.write(DATA)), DATA)
+
+
+def test_no_pictures_are_read_as_none(files):
+    empty = files.read(())
+    assert empty.X.shape == (0, 90)
+    assert empty.X.dtype == np.uint8
+
+
+def test_forgotten_picture_is_in_no_file_that_is_left(files):
+    manifest = files.write(DATA, rows_per_part=16)
+    rewrite = files.without(manifest, ids=["p7", "p60"])
+    assert equal(files.read(rewrite.manifest), DATA.without(["p7", "p60"]))
+    assert len(rewrite.written) == 2
+    more = pictures(5, 9, height=6, width=5, word="new")
+    assert equal(files.read(files.append(rewrite.manifest, more)), DATA.without(["p7", "p60"]).plus(more))
+
+
+def test_pictures_of_another_size_are_refused(files, tmp_path):
+    with pytest.raises(DataError, match="under the schema of these files"):
+        files.write(pictures(5))
+    other = RecordFiles(tmp_path, pictures(1).schema)
+    with pytest.raises(DataError, match="written under another schema"):
+        other.read(files.write(DATA))
+
+
+def test_workspace_of_pictures_trains_forgets_certifies_and_opens_again(tmp_path):
+    records = pictures(120)
+    mechanism = PixelPermutation(5, block=4, features=PixelFeatures(), dimensions=None)
+    manager = Manager(tmp_path, EUPG(mechanism, TorchLearner(ResNet18(width=4)), 1, 1), rng=Seeded(1))
+    manager.train(records, hold_out=0.2)
+    held = manager.space.read(manager.space.current())[0]
+    asked = [manager.request_erasure(record=name) for name in held.ids[:2].tolist()]
+    manager.forget()
+    body = manager.certify(asked[0].id).body
+    assert body.request.records_erased == 1
+    assert any("grey levels" in m.sentence for m in body.measured)
+    assert manager.predict(records.X[:3]).shape == (3, 2)
+    manager.close()
+    again = Manager(tmp_path)
+    assert again.status().records == len(held) - 2
+    assert equal(again.space.read(again.space.current())[0], held.without(held.ids[:2].tolist()))
+    again.close()
+
+
+def test_part_of_a_table_keeps_its_own_pictures(files):
+    table = files._table(files.write(DATA)[0])
+    np.testing.assert_array_equal(files._features(table.slice(2, 3)), files._features(table)[2:5])
