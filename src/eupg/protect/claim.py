@@ -103,6 +103,11 @@ def both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*first, *second)))
 
 
+def attributes(names: tuple[str, ...]) -> str:
+    """Name the attribute, or count them where there are several."""
+    return f"the attribute {names[0]}" if len(names) == 1 else f"{len(names)} attributes"
+
+
 def check_budget(epsilon: float, delta: float) -> None:
     """Refuse what is no (ε, δ)."""
     if not (math.isfinite(epsilon) and epsilon >= 0):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from eupg.errors import ParameterError
-from eupg.protect.claim import Guarantee, Neighbours, Unit, both, check_budget, check_records, grow
+from eupg.protect.claim import Guarantee, Neighbours, Unit, attributes, both, check_budget, check_records, grow
 
 __all__ = [
     "CertifiedUnlearning",
@@ -125,7 +125,7 @@ class KAnonymous(Guarantee):
         chance = f"{self.records}/{self.k}" if self.bound < 1 else "1, so nothing is claimed"
         return (
             f"Probabilistic k-anonymity (k={self.k}): whoever sees the model links {whose} to its released row, by "
-            f"{len(self.covers)} attributes, with probability at most {chance}. It bounds linking, not membership and "
+            f"{attributes(self.covers)}, with probability at most {chance}. It bounds linking, not membership and "
             "not what group-mates share, and assumes an adversary who knows neither a group-mate's record, nor what is "
             "kept as it is, nor how the two go together."
         )
@@ -204,7 +204,7 @@ class DifferentiallyPrivate(Guarantee):
         )
 
     def _compared(self) -> str:
-        on, several = f"on {len(self.covers)} attributes", self.records > 1
+        on, several = f"on {attributes(self.covers)}", self.records > 1
         if self.neighbours is Neighbours.ADD_OR_REMOVE:
             who = f"{self.records} records of a forgotten person were" if several else f"a {self.unit} was"
             return f"whether {who} there or not, with whatever values {on}"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Categorical, Listed, Missing, Numeric
 from eupg.data.dataset import Dataset
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import ParameterError
 from eupg.protect.channel import Channel, LaplaceChannel, TableChannel, randomised_response
@@ -59,6 +60,7 @@ class LocalDP:
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: ε for the features of one record, plus the label's budget if it has one."""
+        require_table(schema, "LocalDP", "PixelDP")
         protected = tuple(a.name for a in schema.features)
         label = (schema.label.name,)
         caveats = list(schema.caveats)
@@ -93,6 +95,7 @@ class LocalDP:
         return Release.shuffled(data, X, y, self.guarantee(data.schema), rng)
 
     def _channels(self, schema: Schema, embeddings: Mapping[str, Embedding]) -> dict[str, AttributeChannel]:
+        require_table(schema, "LocalDP", "PixelDP")
         unknown = set(embeddings) - {a.name for a in schema.features}
         if unknown:
             raise ParameterError(f"an embedding is given for {sorted(unknown)[0]!r}, which is not a feature")

@@ -56,8 +56,8 @@ def mdav(X: ArrayLike, k: int) -> Integers:
     >>> mdav([[1.0], [2.0], [3.0], [10.0], [11.0], [30.0], [31.0]], 2).tolist()
     [1, 1, 2, 2, 2, 0, 0]
     """
-    k, table = _whole(k, "k"), _table(X)
-    _check_enough(table, k)
+    k, table = whole(k, "k"), checked_table(X)
+    check_enough(table, k)
     return _exact(table, k)
 
 
@@ -86,11 +86,11 @@ def partitioned_mdav(X: ArrayLike, k: int, *, cell: int = 50_000, threads: int =
     >>> partitioned_mdav([[1.0], [2.0], [3.0], [10.0], [11.0], [30.0], [31.0]], 2, cell=4).tolist()
     [0, 0, 0, 1, 1, 2, 2]
     """
-    k, cell, threads = _whole(k, "k"), _whole(cell, "cell"), _whole(threads, "threads")
+    k, cell, threads = whole(k, "k"), whole(cell, "cell"), whole(threads, "threads")
     if cell < 2 * k:
         raise ParameterError(f"a cell holds at least 2k={2 * k} records, got cell={cell}: raise cell or lower k.")
-    table = _table(X)
-    _check_enough(table, k)
+    table = checked_table(X)
+    check_enough(table, k)
     cells = list(_cells(table, np.arange(len(table)), cell))
     with ThreadPoolExecutor(threads) as pool:
         parts = list(pool.map(lambda rows: _exact(table[rows], k), cells))
@@ -109,7 +109,7 @@ def within_group_sse(X: ArrayLike, groups: ArrayLike) -> float:
     >>> within_group_sse([[0.0], [2.0], [5.0]], [0, 0, 1])
     2.0
     """
-    table, labels = _table(X), np.asarray(groups)
+    table, labels = checked_table(X), np.asarray(groups)
     if labels.shape != (len(table),):
         raise DataError(f"expected one group for each of the {len(table)} records, got shape {labels.shape}.")
     _, labels, sizes = np.unique(labels, return_inverse=True, return_counts=True)
@@ -148,17 +148,18 @@ def _cells(table: Matrix, rows: Integers, cell: int) -> Iterator[Integers]:
     yield from _cells(table, np.sort(rows[order[half:]]), cell)
 
 
-def _whole(value: int, name: str) -> int:
+def whole(value: int, name: str) -> int:
+    """Return a parameter as a whole number of at least 1, or say that it is none."""
     try:
-        whole = operator.index(value)
+        number = operator.index(value)
     except TypeError:
-        whole = 0
-    if whole < 1 or isinstance(value, bool):
+        number = 0
+    if number < 1 or isinstance(value, bool):
         raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return whole
+    return number
 
 
-def _table(X: ArrayLike) -> Matrix:
+def checked_table(X: ArrayLike) -> Matrix:
     """Check the input and give it the layout the search expects; single precision stays single."""
     table = np.asarray(X)
     if table.ndim != 2:
@@ -176,7 +177,8 @@ def _table(X: ArrayLike) -> Matrix:
     return np.ascontiguousarray(table)
 
 
-def _check_enough(table: Matrix, k: int) -> None:
+def check_enough(table: Matrix, k: int) -> None:
+    """Refuse a table with fewer rows than one group needs."""
     if len(table) < k:
         raise DataError(
             f"k={k} needs at least {k} records, got {len(table)}: lower k or protect more records together."

@@ -15,6 +15,7 @@ import numpy as np
 
 from eupg.data.attribute import Listed, Numeric
 from eupg.data.dataset import Dataset
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.cells import Cells
@@ -66,6 +67,7 @@ class DPSynthesis:
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: (ε, δ) for one person, on all attributes and the label."""
+        require_table(schema, "DPSynthesis", "PixelDP")
         declared = (f"the number of rows, {self.rows}, was declared and not counted",) if self.rows else ()
         return unit_claim(self.epsilon, self.delta, schema, declared)
 
@@ -92,6 +94,7 @@ def at_most(data: Dataset, records: int, rng: Randomness) -> Dataset:
 
 def _varying(schema: Schema) -> list[int]:
     """Return the features that can take more than one value; refuse what the method cannot carry."""
+    require_table(schema, "DPSynthesis", "PixelDP")
     for attribute in (*schema.features, schema.label):
         if isinstance(attribute, Listed) and len(attribute.categories) > _MOST_CATEGORIES:
             raise ParameterError(

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Categorical, Listed
 from eupg.data.dataset import Dataset
+from eupg.data.picture import require_table
 from eupg.errors import DataError, ParameterError
 
 _BINS = 10
@@ -81,6 +82,7 @@ def learn_embeddings(data: Dataset, *, dimensions: int = 10, public: bool) -> di
     """
     if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
         raise ParameterError(f"dimensions must be a whole number of at least 1, got {dimensions!r}")
+    require_table(data.schema, "learn_embeddings", "PixelPermutation or PixelDP, which need none")
     if not len(data):
         raise DataError("embeddings need records to learn from, got none")
     features = data.schema.features

@@ -1,0 +1,180 @@
+"""MDAV for wide tables, such as features of pictures: hundreds of columns, on a CPU or a GPU, in plain PyTorch.
+
+The compiled search skips rows by bounding boxes, which tell nothing in hundreds of dimensions. Here every distance is
+part of one matrix-vector product, ‖x−c‖² = ‖x‖² − 2x·c + ‖c‖², in single precision, on a table from which rows that
+have a group are taken out from time to time. Groups are those of MDAV up to that rounding: rows whose distances differ
+by less than about a millionth may change places. Sizes never depend on rounding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from eupg.errors import DataError
+from eupg.protect.mdav_blocks import Integers, Matrix
+from eupg.protect.microaggregation import check_enough, checked_table, whole
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# The k nearest lie in the k lines with the nearest heads; lines of this many rows balance the two searches.
+_LINE = 32
+# What rounding may do to a distance in units of the table's extent, generously.
+_SLACK = 1e-4
+
+
+def wide_mdav(X: ArrayLike, k: int, *, device: str = "cpu") -> Integers:
+    """Group similar rows of a wide table, at least ``k`` to a group, by MDAV.
+
+    Parameters
+    ----------
+    X
+        One row a record, one column a dimension, in units that make Euclidean distance meaningful.
+    k
+        Size of all groups but the last, which has k to 2k−1 rows.
+    device
+        Where PyTorch computes: ``"cpu"`` or ``"cuda"``.
+
+    Returns
+    -------
+    numpy.ndarray
+        The group of each row, numbered from 0 in order of formation.
+
+    Examples
+    --------
+    >>> wide_mdav([[1.0], [2.0], [3.0], [10.0], [11.0], [30.0], [31.0]], 2).tolist()
+    [1, 1, 2, 2, 2, 0, 0]
+    """
+    k, table = whole(k, "k"), checked_table(X)
+    check_enough(table, k)
+    if len(table) < 2 * k:
+        return np.zeros(len(table), np.int64)
+    import torch
+
+    with torch.no_grad():
+        search = _Search(_scaled(table, device), k)
+        search.form_groups()
+        return search.labels.cpu().numpy()
+
+
+def _scaled(table: Matrix, device: str) -> Tensor:
+    """Put the mean at 0 and the farthest number at 1: groups stay the same, and single precision goes far."""
+    import torch
+
+    try:
+        rows = torch.tensor(table, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DataError(f"PyTorch cannot use the device {device!r} ({error}): pass device='cpu'") from error
+    # Divided first, so that no sum overflows; in the input's own precision.
+    rows /= rows.abs().max().clamp_min(torch.finfo(rows.dtype).tiny)
+    rows -= rows.mean(dim=0, dtype=torch.float64).to(rows.dtype)
+    return (rows / rows.abs().max().clamp_min(torch.finfo(torch.float32).tiny)).float().T.contiguous()
+
+
+class _Search:
+    """The rows that have no group yet, as columns, and what is known about them.
+
+    As columns, because products with a point are then read in the order of memory. Nothing waits for a GPU in between.
+    """
+
+    def __init__(self, columns: Tensor, k: int) -> None:
+        import torch
+
+        names = torch.arange(columns.shape[1], device=columns.device)
+        self.k, self.labels, self.formed = k, torch.zeros_like(names), 0
+        self.total = columns.sum(dim=1, dtype=torch.float64)
+        self.on_cpu = columns.device.type == "cpu"
+        self._pack(columns, names)
+
+    def form_groups(self) -> None:
+        """Form groups as MDAV does until fewer than 2k rows are left, which are the last group."""
+        while self.left >= 3 * self.k:
+            r = self._farthest_from_centroid()
+            products = self._group_around(r)
+            import torch
+
+            self._group_around(torch.add(self.far, products, alpha=-2).argmax())
+            self._pack_if_sparse()
+        if self.left >= 2 * self.k:
+            self._group_around(self._farthest_from_centroid())
+        self.labels[self.names[self.far > -float("inf")]] = self.formed
+
+    def _pack(self, columns: Tensor, names: Tensor) -> None:
+        """Keep these rows only, the farthest from their centroid first, and fill up with rows that cannot be chosen."""
+        import torch
+
+        self.left = len(names)
+        centroid = (self.total / self.left).float()
+        away = (columns - centroid[:, None]).square_().sum(dim=0)
+        if self.on_cpu:
+            order = away.argsort(descending=True)
+            columns, names, away = columns.index_select(1, order), names[order], away[order]
+        self.columns, self.names = columns, names
+        # Squared lengths: minus infinity where a row must not be the farthest, plus infinity where not the nearest.
+        self.far = columns.square().sum(dim=0)
+        # The nearest are searched in whole lines; what fills up the last one is infinitely far.
+        self.near = torch.full((-(-self.left // _LINE) * _LINE,), float("inf"), device=columns.device)
+        self.near[: self.left] = self.far
+        self.centroid_then = centroid
+        self.away_then = away.sqrt().cpu().numpy() if self.on_cpu else None
+
+    def _pack_if_sparse(self) -> None:
+        # Taking rows out costs about as much as two searches over all.
+        if self.left <= 0.9 * len(self.names) and len(self.names) > 4096:
+            kept = (self.far > -float("inf")).nonzero()[:, 0]
+            self._pack(self.columns.index_select(1, kept), self.names[kept])
+
+    def _farthest_from_centroid(self) -> Tensor:
+        """Return the position of the row farthest from the centroid of all that are left."""
+        import torch
+
+        centroid = (self.total / self.left).float()
+        if self.away_then is None:
+            return torch.addmv(self.far, self.columns.T, centroid, alpha=-2).argmax()
+        # Rows are sorted by their distance from an earlier centroid: whoever is farthest now was among the first then.
+        moved = float((centroid - self.centroid_then).norm()) + _SLACK
+        end = min(64, len(self.names))
+        while True:
+            found = torch.addmv(self.far[:end], self.columns[:, :end].T, centroid, alpha=-2)
+            best = found.argmax()
+            farthest = float((self.columns[:, best] - centroid).norm()) if float(found[best]) > -float("inf") else 0.0
+            needed = int(np.searchsorted(-self.away_then, moved - farthest, side="right"))
+            if needed <= end:
+                return best
+            end = min(max(needed if farthest else 0, 2 * end), len(self.names))
+
+    def _group_around(self, centre: Tensor) -> Tensor:
+        """Form the group of a row and its k−1 nearest, and return every row's product with it."""
+        import torch
+
+        at = centre.reshape(1)
+        products = torch.mv(self.columns.T, self.columns.index_select(1, at)[:, 0])
+        distances = self.near.clone()
+        distances[: len(products)].add_(products, alpha=-2)
+        # The centre itself comes first, whatever rounding made of its distance to itself.
+        distances.index_fill_(0, at, -float("inf"))
+        group = self._nearest(distances)
+        self.labels.index_fill_(0, self.names.index_select(0, group), self.formed)
+        self.total -= self.columns.index_select(1, group).sum(dim=1, dtype=torch.float64)
+        self.far.index_fill_(0, group, -float("inf"))
+        self.near.index_fill_(0, group, float("inf"))
+        self.formed += 1
+        self.left -= self.k
+        return products
+
+    def _nearest(self, distances: Tensor) -> Tensor:
+        """Return the positions of the k smallest distances.
+
+        A row among the k nearest lies in one of the k lines with the smallest heads: in any other line there would be
+        k rows nearer than it. Two short searches replace one long one.
+        """
+        lines = distances.view(-1, _LINE)
+        if len(lines) <= 2 * self.k:
+            return distances.topk(self.k, largest=False).indices
+        chosen = lines.amin(dim=1).topk(self.k, largest=False).indices
+        candidates = lines.index_select(0, chosen)
+        inside = candidates.reshape(-1).topk(self.k, largest=False).indices
+        return chosen[inside // _LINE] * _LINE + inside % _LINE
