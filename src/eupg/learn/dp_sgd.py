@@ -26,7 +26,8 @@ from eupg.data.dataset import Examples
 from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.errors import ParameterError
-from eupg.learn.torch_learner import TorchLearner, TorchModel
+from eupg.learn.torch_learner import TorchLearner
+from eupg.learn.torch_model import TorchModel
 from eupg.learn.torch_steps import seeded, threads_for
 
 # Gradients of this many units are held at once; more at a time is not faster, and needs more memory.

@@ -13,6 +13,7 @@ digest of the deleted model fits.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import secrets
 from collections.abc import Mapping
@@ -40,6 +41,15 @@ class ModelFile:
     effort: int
     payload: bytes
 
+    def parts(self) -> list[bytes]:
+        """Return the payload in parts of the sizes it is described with; whole where it is described with none."""
+        sizes = self.about.get("sizes", [len(self.payload)])
+        whole = isinstance(sizes, list) and sizes and all(type(size) is int and size > 0 for size in sizes)
+        if not whole or sum(sizes) != len(self.payload):
+            raise _malformed(self.path, "sizes", f"{sizes!r} of {len(self.payload)} bytes")
+        ends = list(itertools.accumulate(sizes))
+        return [self.payload[end - size : end] for size, end in zip(sizes, ends, strict=True)]
+
     def encoder(self) -> Encoder:
         """Return the encoder the model was fitted with."""
         try:
@@ -56,7 +66,7 @@ class ModelFile:
 
 def write_model(path: str | Path, form: str, schema: Schema, payload: bytes, **about: Any) -> None:
     """Write a model's bytes behind their description."""
-    line = {"format": form, "schema": schema.to_toml(), "salt": secrets.token_hex(_SALT_BYTES), **about}
+    line = {"format": form, "schema": schema.to_json(), "salt": secrets.token_hex(_SALT_BYTES), **about}
     line["sha256"] = _digest(line, payload)
     Path(path).write_bytes(json.dumps(line).encode() + b"\n" + payload)
 
@@ -81,10 +91,15 @@ def read_model(path: str | Path, form: str) -> ModelFile:
     if isinstance(effort, bool) or not isinstance(effort, int) or effort < 1:
         raise _malformed(path, "effort", repr(effort))
     try:
-        schema = Schema.from_toml(str(about.get("schema")))
+        schema = _schema(about.get("schema"))
     except SchemaError as error:
         raise _malformed(path, "schema", str(error)) from error
     return ModelFile(path, about, schema, effort, payload)
+
+
+def _schema(found: Any) -> Schema:
+    """Read the schema; files of earlier versions carry it as TOML."""
+    return Schema.from_toml(found) if isinstance(found, str) else Schema.from_json(found)
 
 
 def _digest(about: Mapping[str, Any], payload: bytes) -> str:

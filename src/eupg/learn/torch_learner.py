@@ -1,81 +1,43 @@
-"""PyTorch networks, trained with Adam and a cosine schedule (:mod:`eupg.learn.torch_steps` holds the loops)."""
+"""PyTorch networks for tables and pictures (:mod:`eupg.learn.torch_steps` and others hold the loops)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from eupg.data.dataset import Examples, Matrix
+from eupg.data.dataset import Examples
 from eupg.data.encode import Encoder
-from eupg.data.schema import Schema
-from eupg.data.score import Probabilities
-from eupg.errors import DataError, ModelFileError, ParameterError
-from eupg.learn.envelope import read_model, write_model
+from eupg.errors import DataError, ParameterError
+from eupg.learn.augment import Augment
 from eupg.learn.learner import Model, check_fit, check_settings, own, own_start, total_effort
 from eupg.learn.networks import MLP
 from eupg.learn.noisy import NoisySteps
-from eupg.learn.torch_steps import (
-    Bounds,
-    Moments,
-    Rule,
-    moments_of,
-    seeded,
-    single_rows,
-    steps_in,
-    threads_for,
-    train,
-    train_noisily,
-)
+from eupg.learn.pictures import Lens, Pictures, laid_out
+from eupg.learn.rule import Rule
+from eupg.learn.torch_model import TorchModel, copy_weights, read_network, write_network
+from eupg.learn.torch_steps import Bounds, Inputs, Moments, seeded, single_rows, steps_in, threads_for, train_noisily
 from eupg.learn.torch_together import train_together
+from eupg.learn.training import train_on
 
 NetworkFactory = Callable[[int, int], nn.Module]
-_FORMAT = "eupg-torch-1"
-_ROWS_AT_ONCE = 65_536
-_MOMENT = "optimiser."
 
 
-@dataclass(frozen=True, eq=False)
-class TorchModel:
-    """A network, the encoder it was trained with, and how: by which learner, for how many epochs in all.
-
-    ``moments`` is what the optimiser remembers, where training is to go on as if it had not stopped.
-    """
-
-    network: nn.Module
-    encoder: Encoder
-    schema: Schema
-    learner: TorchLearner
-    effort: int
-    moments: Moments | None = None
-
-    def predict_proba(self, X: Matrix) -> Probabilities:
-        """Return the softmax of the network's logits."""
-        self.network.eval()
-        parts = []
-        with torch.inference_mode(), threads_for(self.network):
-            for at in range(0, len(X), _ROWS_AT_ONCE):
-                inputs = torch.from_numpy(self.encoder(X[at : at + _ROWS_AT_ONCE])).to(self.learner.device)
-                parts.append(torch.softmax(self.network(inputs).double(), dim=1).cpu().numpy())
-        return np.concatenate(parts) if parts else np.empty((0, self.schema.classes))
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TorchLearner:
-    """Train a network with Adam and a cosine schedule; effort counts epochs.
+    """Train a network, by default with Adam and a cosine schedule; effort counts epochs.
 
     Parameters
     ----------
     network
         Any callable from (inputs, classes) to an ``nn.Module``; by default the paper's MLP. What it draws at random,
-        such as dropout, follows from the generator given to ``fit``.
+        such as dropout, follows from the generator given to ``fit``. For pictures ``inputs`` is the number of channels
+        and the module takes (pictures, channels, height, width), unless the callable says that it ``flattens`` them.
     learning_rate, batch_size, weight_decay
         As in the paper's Table of hyper-parameters for Adult. A last batch of one row joins the one before it.
     anchor
@@ -84,6 +46,19 @@ class TorchLearner:
         When going on from a model, whether only its last layer moves.
     device
         Where tensors live: "cpu", "cuda", "cuda:1"…
+    optimiser, momentum, nesterov
+        "adam", or "sgd" with this momentum.
+    schedule, warm_up
+        "cosine" falls from the learning rate to 0; "one-cycle" rises to it over this share of the training first, as
+        PyTorch's ``OneCycleLR`` does (momentum stays as it is).
+    augment
+        How pictures are shifted and mirrored at random; by default they are shown as they are.
+    precision
+        "float32", or "bfloat16" for the layers in training; weights and predictions stay in single precision.
+    label_smoothing
+        The share of the truth that is spread evenly over all classes.
+    compile
+        Whether to fuse the network's kernels with ``torch.compile``, for pictures on a GPU: pays in long trainings.
     """
 
     # What PyTorch itself imports at the first optimiser step; a server of processes loads it once for all.
@@ -95,17 +70,34 @@ class TorchLearner:
     anchor: float = 0.0
     head_only: bool = False
     device: str = "cpu"
+    optimiser: str = field(default="adam", kw_only=True)
+    momentum: float = field(default=0.9, kw_only=True)
+    nesterov: bool = field(default=False, kw_only=True)
+    schedule: str = field(default="cosine", kw_only=True)
+    warm_up: float = field(default=0.3, kw_only=True)
+    augment: Augment | None = field(default=None, kw_only=True)
+    precision: str = field(default="float32", kw_only=True)
+    label_smoothing: float = field(default=0.0, kw_only=True)
+    compile: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         check_settings(
             self, whole={"batch_size": 1}, positive=("learning_rate",), not_negative=("weight_decay", "anchor")
         )
+        self._rule.check()
+        if self.augment is not None and not isinstance(self.augment, Augment):
+            raise ParameterError(f"augment must be an Augment or None, got {self.augment!r}")
         try:
             torch.device(self.device)
         except (RuntimeError, TypeError) as error:
             raise ParameterError(
                 f'device must be one PyTorch knows, such as "cpu" or "cuda", got {self.device!r}'
             ) from error
+
+    def __repr__(self) -> str:
+        """Show the first settings, and of the others those that were changed: stores know learners by this text."""
+        shown = [f for f in fields(self) if not f.kw_only or getattr(self, f.name) != f.default]
+        return f"{type(self).__qualname__}({', '.join(f'{f.name}={getattr(self, f.name)!r}' for f in shown)})"
 
     @property
     def warm_starts(self) -> bool:
@@ -114,8 +106,17 @@ class TorchLearner:
 
     @property
     def batches(self) -> bool:
-        """Whether several networks are faster trained together than one after another: on a GPU, not on a CPU."""
+        """Whether several networks are faster trained together than one by one: perceptrons on a GPU are."""
+        return self.in_process and self._flattens
+
+    @property
+    def in_process(self) -> bool:
+        """Whether further processes gain nothing: they would share one GPU, and each would load its own libraries."""
         return torch.device(self.device).type != "cpu"
+
+    @property
+    def _flattens(self) -> bool:
+        return bool(getattr(self.network, "flattens", False))
 
     def fit_many(
         self, tables: Sequence[Examples], *, effort: int, rngs: Sequence[np.random.Generator]
@@ -126,11 +127,14 @@ class TorchLearner:
         """
         for examples in tables:
             check_fit(examples, effort)
+        if any(examples.schema.picture is not None for examples in tables):
+            # One picture network keeps a GPU busy.
+            return [self.fit(t, effort=effort, rng=rng) for t, rng in zip(tables, rngs, strict=True)]
         encoders = [Encoder.fit(examples) for examples in tables]
         seeds = [int(rng.integers(2**63)) for rng in rngs]
         classes = tables[0].schema.classes
-        networks = [self._network(e.width, classes, s) for e, s in zip(encoders, seeds, strict=True)]
-        inputs = [self._tensors(e, t) for e, t in zip(encoders, tables, strict=True)]
+        networks = [self._network(e, classes, s) for e, s in zip(encoders, seeds, strict=True)]
+        inputs = [self._rows(e, t) for e, t in zip(encoders, tables, strict=True)]
         # Another stream than that of the initial weights.
         with seeded(self.device, seeds[0] ^ 1), single_rows(min(len(t.y) for t in tables), self.batch_size):
             generators = [torch.Generator().manual_seed(s) for s in seeds]
@@ -145,8 +149,7 @@ class TorchLearner:
     ) -> TorchModel:
         """Train for ``effort`` epochs with a fresh optimiser and schedule."""
         bounds = None if start is None else Bounds(self.anchor, self.head_only)
-        model, _ = self._fit(examples, effort, rng, start, bounds=bounds)
-        return model
+        return self._fit(examples, effort, rng, start, bounds=bounds)
 
     def fit_part(
         self,
@@ -159,8 +162,7 @@ class TorchLearner:
     ) -> TorchModel:
         """Train for ``effort`` epochs over a part of the schedule, from 0.0 to 1.0; the optimiser goes on too."""
         before = getattr(start, "moments", None)
-        model, optimiser = self._fit(examples, effort, rng, start, part=part, moments=before)
-        return replace(model, moments=moments_of(optimiser, model.network))
+        return self._fit(examples, effort, rng, start, part=part, moments=before, keep=True)
 
     def _fit(
         self,
@@ -172,28 +174,31 @@ class TorchLearner:
         part: tuple[float, float] = (0.0, 1.0),
         moments: Moments | None = None,
         bounds: Bounds | None = None,
-    ) -> tuple[TorchModel, torch.optim.Adam]:
+        keep: bool = False,
+    ) -> TorchModel:
         check_fit(examples, effort)
         base = own_start(start, TorchModel, examples)
         encoder = Encoder.fit(examples, start=base.encoder if base else None)
         seed = int(rng.integers(2**63))
-        network = self._network(encoder.width, examples.schema.classes, seed)
+        network = self._network(encoder, examples.schema.classes, seed)
         if base:
-            _copy(base.network.state_dict(), network)
+            copy_weights(base.network.state_dict(), network)
         X, y = self._tensors(encoder, examples)
         with threads_for(network), seeded(self.device, seed ^ 1), single_rows(len(X), self.batch_size):
-            optimiser = train(
+            after = train_on(
                 network,
                 X,
                 y,
                 self._rule,
+                factory=self.network,
                 steps=steps_in(len(X), self.batch_size, effort),
                 generator=torch.Generator().manual_seed(seed),
                 part=part,
                 moments=moments,
                 bounds=bounds,
+                keep=keep,
             )
-        return TorchModel(network.eval(), encoder, examples.schema, self, total_effort(effort, start)), optimiser
+        return TorchModel(network.eval(), encoder, examples.schema, self, total_effort(effort, start), after)
 
     def fit_noisy(
         self,
@@ -216,21 +221,31 @@ class TorchLearner:
         steps = steps_in(len(examples.y), self.batch_size, effort)
         encoder = Encoder.fit(examples)
         seed = int(rng.integers(2**63))
-        network = self._network(encoder.width, examples.schema.classes, seed)
-        _copy(network.state_dict() | dict(base.network.named_parameters()), network)
+        network = self._network(encoder, examples.schema.classes, seed)
+        copy_weights(network.state_dict() | dict(base.network.named_parameters()), network)
         X, y = self._tensors(encoder, examples)
         with threads_for(network), seeded(self.device, seed ^ 1), single_rows(len(X), self.batch_size):
             generator = torch.Generator().manual_seed(seed)
             train_noisily(
-                network, X, y, noise=noise, sigma=sigma, batch_size=self.batch_size, generator=generator, rng=rng
+                network,
+                X,
+                y,
+                noise=noise,
+                sigma=sigma,
+                batch_size=self.batch_size,
+                generator=generator,
+                rng=rng,
+                rule=self._rule,
             )
+            network = laid_out(network, self.lens(encoder))
             if steps > noise.steps:
-                train(network, X, y, self._rule, steps=steps - noise.steps, generator=generator)
+                rest = steps - noise.steps
+                train_on(network, X, y, self._rule, factory=self.network, steps=rest, generator=generator)
         return TorchModel(network.eval(), encoder, examples.schema, self, effort)
 
     def check_noisy(self, examples: Examples, *, effort: int, noise: NoisySteps) -> None:
         """Refuse weights that do not train, as noise would not cover what they hold, and steps that do not fit."""
-        network = self._network(Encoder.fit(examples).width, examples.schema.classes, 0)
+        network = self._network(Encoder.fit(examples), examples.schema.classes, 0)
         frozen = [name for name, p in network.named_parameters() if not p.requires_grad]
         if frozen:
             raise ParameterError(
@@ -246,43 +261,35 @@ class TorchLearner:
 
     @property
     def _rule(self) -> Rule:
-        return Rule(self.learning_rate, self.weight_decay, self.batch_size)
+        return Rule(**{f.name: getattr(self, f.name) for f in fields(Rule)})
 
-    def _tensors(self, encoder: Encoder, examples: Examples) -> tuple[Tensor, Tensor]:
+    def lens(self, encoder: Encoder) -> Lens | None:
+        """Return how the network reads pictures, or None for a table."""
+        return Lens.of(encoder, flat=self._flattens)
+
+    def _tensors(self, encoder: Encoder, examples: Examples) -> tuple[Inputs, Tensor]:
+        lens = self.lens(encoder)
+        if lens is None:
+            return self._rows(encoder, examples)
+        pixels = lens.upload(examples.X, self.device)
+        return Pictures.of(pixels, lens, self.augment), torch.tensor(examples.y, device=self.device)
+
+    def _rows(self, encoder: Encoder, examples: Examples) -> tuple[Tensor, Tensor]:
+        if self.augment is not None:
+            raise ParameterError("augment shifts and mirrors pictures, and these records are a table: leave it out")
         inputs = torch.from_numpy(encoder(examples.X)).to(self.device)
         return inputs, torch.tensor(examples.y, device=self.device)
 
-    def _network(self, inputs: int, classes: int, seed: int) -> nn.Module:
+    def _network(self, encoder: Encoder, classes: int, seed: int) -> nn.Module:
+        lens = self.lens(encoder)
         with seeded(self.device, seed):
-            return self.network(inputs, classes).to(self.device)
+            network = self.network(encoder.width if lens is None else lens.inputs, classes).to(self.device)
+        return laid_out(network, lens)
 
     def save(self, model: Model, path: str | Path) -> None:
         """Write the weights as safetensors, and the optimiser's moments where the model carries them."""
-        mine = own(model, TorchModel)
-        tensors = dict(mine.network.state_dict())
-        tensors |= {_MOMENT + name: value for name, value in (mine.moments or {}).items()}
-        about = {"encoder": mine.encoder.to_json(), "effort": mine.effort}
-        payload = safetensors.torch.save({name: value.contiguous().cpu() for name, value in tensors.items()})
-        write_model(path, _FORMAT, mine.schema, payload, **about)
+        write_network(own(model, TorchModel), path)
 
     def load(self, path: str | Path) -> TorchModel:
         """Read weights into a network built by this learner's factory."""
-        file = read_model(path, _FORMAT)
-        encoder = file.encoder()
-        network = self._network(encoder.width, file.schema.classes, 0)
-        try:
-            tensors = safetensors.torch.load(file.payload)
-            moments = {n.removeprefix(_MOMENT): v for n, v in tensors.items() if n.startswith(_MOMENT)}
-            network.load_state_dict({n: v for n, v in tensors.items() if not n.startswith(_MOMENT)})
-        except (RuntimeError, SafetensorError) as error:
-            raise ModelFileError(f"{path} holds another network: load it with the factory it was made by") from error
-        return TorchModel(network.eval(), encoder, file.schema, self, file.effort, moments or None)
-
-
-def _copy(state: Mapping[str, Tensor], network: nn.Module) -> None:
-    try:
-        network.load_state_dict(state)
-    except RuntimeError as error:
-        raise ParameterError(
-            "the model to go on from is another network: use the learner with the factory it was made by"
-        ) from error
+        return read_network(path, self, lambda encoder, classes: self._network(encoder, classes, 0))

@@ -7,7 +7,7 @@ them, the optimiser is fused, and small networks run on one thread (two are slow
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -21,27 +21,14 @@ from torch.optim.swa_utils import update_bn
 from eupg.errors import DataError
 from eupg.learn.mlp_gradient import Gradient, plain_gradient
 from eupg.learn.noisy import GradientClipping, NoisySteps
+from eupg.learn.pictures import Pictures, sent, tuned
+from eupg.learn.rule import Loss, Rule
 
 # Below this many weights a step is dominated by overhead, and a second thread only adds to it.
 _SMALL = 2_000_000
 Moments = Mapping[str, Tensor]
-
-
-@dataclass(frozen=True)
-class Rule:
-    """How weights are moved: Adam with a cosine schedule over batches of a size."""
-
-    learning_rate: float
-    weight_decay: float
-    batch_size: int
-
-    def adam(self, parameters: Iterable[Tensor]) -> torch.optim.Adam:
-        """Return a fresh optimiser."""
-        return torch.optim.Adam(list(parameters), lr=self.learning_rate, weight_decay=self.weight_decay, fused=True)
-
-    def set_rate(self, optimiser: torch.optim.Adam, progress: float) -> None:
-        """Set the rate for the share of the training that is done."""
-        optimiser.param_groups[0]["lr"] = self.learning_rate * 0.5 * (1 + math.cos(math.pi * progress))
+# What is learnt from, on its device: the encoded rows of a table, or pictures, which are read batch by batch.
+Inputs = Tensor | Pictures
 
 
 @dataclass(frozen=True)
@@ -51,6 +38,11 @@ class Bounds:
     anchor: float
     head_only: bool
 
+    @property
+    def free(self) -> bool:
+        """Whether nothing holds the network back."""
+        return not self.anchor and not self.head_only
+
 
 def steps_in(rows: int, size: int, epochs: int) -> int:
     """Return the number of steps of so many passes."""
@@ -59,7 +51,7 @@ def steps_in(rows: int, size: int, epochs: int) -> int:
 
 def train(
     network: nn.Module,
-    X: Tensor,
+    X: Inputs,
     y: Tensor,
     rule: Rule,
     *,
@@ -68,22 +60,25 @@ def train(
     part: tuple[float, float] = (0.0, 1.0),
     moments: Moments | None = None,
     bounds: Bounds | None = None,
-) -> torch.optim.Adam:
+) -> torch.optim.Optimizer:
     """Train for some steps, over the given part of the schedule, and return the optimiser with its moments."""
     network.train()
     moving = head(network) if bounds is not None and bounds.head_only else list(network.parameters())
-    optimiser = rule.adam(moving)
+    optimiser = rule.build(moving)
     origin = [p.detach().clone() for p in moving] if bounds is not None and bounds.anchor else []
     if moments is not None:
-        _restore(optimiser, network, moments)
-    set_gradients = plain_gradient(network) or _automatic(network)
-    begin, end = part
-    for step, (inputs, labels) in enumerate(islice(_shuffled(X, y, rule.batch_size, generator), steps)):
-        rule.set_rate(optimiser, begin + (end - begin) * step / steps)
-        set_gradients(inputs, labels)
+        restore(optimiser, network, moments)
+    set_gradients = (plain_gradient(network) if rule.plain else None) or _automatic(network, rule.loss)
+    read = _reading(X)
+    for step, (batch, labels) in enumerate(islice(shuffled(X, y, rule.batch_size, generator), steps)):
+        rate = rule.rate_at(step, steps, part)
+        optimiser.param_groups[0]["lr"] = rate
+        # The last batch of a pass has a size of its own, for which a search would not pay.
+        with tuned(X.device, on=len(labels) == rule.batch_size):
+            set_gradients(read(batch), labels)
         optimiser.step()
         if origin and bounds is not None:
-            pull = min(1.0, bounds.anchor * optimiser.param_groups[0]["lr"])
+            pull = min(1.0, bounds.anchor * rate)
             with torch.no_grad():
                 for weight, home in zip(moving, origin, strict=True):
                     weight.lerp_(home, pull)
@@ -98,7 +93,7 @@ def head(network: nn.Module) -> list[nn.Parameter]:
 
 def train_noisily(
     network: nn.Module,
-    X: Tensor,
+    X: Inputs,
     y: Tensor,
     *,
     noise: NoisySteps,
@@ -106,8 +101,11 @@ def train_noisily(
     batch_size: int,
     generator: torch.Generator,
     rng: np.random.Generator,
+    rule: Rule | None = None,
 ) -> None:
     """Clip the weights, then take the noisy steps; fresh noise at each, from ``rng`` (on a GPU, from its own).
+
+    Of the rule only the loss is used; by default it is the mean cross-entropy.
 
     Buffers are not noised, so none may carry anything from one step to the next, or out of the last: they are put back
     each time, and statistics of batch normalisation are then taken anew, with the weights the noise has blurred.
@@ -117,9 +115,11 @@ def train_noisily(
     weights, slopes = _flatten(network)
     _clip(weights, noise.start)
     draw = _noise(weights, rng)
-    set_gradients = plain_gradient(network, keep=True) or _automatic(network, keep=True)
-    for inputs, labels in islice(_shuffled(X, y, batch_size, generator), noise.steps):
-        set_gradients(inputs, labels)
+    loss = Rule(1.0, 0.0, batch_size) if rule is None else rule
+    written = plain_gradient(network, keep=True) if loss.plain else None
+    set_gradients, read = written or _automatic(network, loss.loss, keep=True), _reading(X)
+    for batch, labels in islice(shuffled(X, y, batch_size, generator), noise.steps):
+        set_gradients(read(batch), labels)
         with torch.no_grad():
             if isinstance(noise, GradientClipping):
                 _clip(slopes, noise.gradient)
@@ -132,7 +132,7 @@ def train_noisily(
                 buffer.copy_(value)
     for parameter in network.parameters():
         parameter.data, parameter.grad = parameter.data.clone(), None
-    update_bn((X[batch] for batch in batches(len(X), batch_size)), network)
+    update_bn((_as_is(X, rows) for rows in batches(len(X), batch_size)), network)
 
 
 def _flatten(network: nn.Module) -> tuple[Tensor, Tensor]:
@@ -177,39 +177,58 @@ def _noise(weights: Tensor, rng: np.random.Generator) -> Any:
     return lambda: torch.randn(len(weights), generator=generator, device=weights.device, dtype=weights.dtype)
 
 
-def moments_of(optimiser: torch.optim.Adam, network: nn.Module) -> Moments:
+def moments_of(optimiser: torch.optim.Optimizer, network: nn.Module) -> Moments:
     """Return what the optimiser remembers, by weight."""
     return {
         f"{kind}.{name}": value.detach().clone()
         for name, parameter in network.named_parameters()
         for kind, value in optimiser.state[parameter].items()
+        if isinstance(value, Tensor)
     }
 
 
-def _restore(optimiser: torch.optim.Adam, network: nn.Module, moments: Moments) -> None:
+def restore(optimiser: torch.optim.Optimizer, network: nn.Module, moments: Moments) -> None:
+    """Let the optimiser remember again; what another kind of optimiser remembered is of no use to it."""
+    kinds = ("step", "exp_avg", "exp_avg_sq") if isinstance(optimiser, torch.optim.Adam) else ("momentum_buffer",)
     for name, parameter in network.named_parameters():
+        known = {kind: moments[f"{kind}.{name}"] for kind in kinds if f"{kind}.{name}" in moments}
+        # Laid out in memory as the weight is, which fused optimisers count on.
         optimiser.state[parameter] = {
-            kind: moments[f"{kind}.{name}"].clone().to(parameter.device) for kind in ("step", "exp_avg", "exp_avg_sq")
+            kind: torch.empty_like(parameter, requires_grad=False).copy_(value)
+            if value.shape == parameter.shape
+            else value.clone().to(parameter.device)
+            for kind, value in known.items()
         }
 
 
-def _shuffled(X: Tensor, y: Tensor, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-    """Return batches without end, shuffled anew at each pass."""
+def shuffled(X: Inputs, y: Tensor, size: int, generator: torch.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    """Return batches without end, shuffled anew at each pass; of pictures, their pixels."""
     parts = batches(len(X), size)
     while True:
-        order = torch.randperm(len(X), generator=generator).to(X.device)
-        inputs, labels = X.index_select(0, order), y.index_select(0, order)
+        order = torch.randperm(len(X), generator=generator)
+        place = sent(order, X.device)
+        inputs = X.drawn(order, generator) if isinstance(X, Pictures) else X.index_select(0, place)
+        labels = y.index_select(0, place)
         for batch in parts:
             yield inputs[batch], labels[batch]
 
 
-def _automatic(network: nn.Module, *, keep: bool = False) -> Gradient:
+def _reading(X: Inputs) -> Callable[[Tensor], Tensor]:
+    """Return how a batch becomes what the network takes."""
+    return X.lens.read if isinstance(X, Pictures) else lambda batch: batch
+
+
+def _as_is(X: Inputs, rows: slice) -> Tensor:
+    """Return what the network takes of some rows, not augmented."""
+    return X.in_place(rows) if isinstance(X, Pictures) else X[rows]
+
+
+def _automatic(network: nn.Module, loss: Loss, *, keep: bool = False) -> Gradient:
     """Return a function that sets gradients; with ``keep`` it writes into the tensors that are there."""
-    loss = nn.CrossEntropyLoss()
 
     def set_gradients(inputs: Tensor, labels: Tensor) -> None:
         network.zero_grad(set_to_none=not keep)
-        loss(network(inputs), labels).backward()
+        torch.autograd.backward(loss(network, inputs, labels))
 
     return set_gradients
 

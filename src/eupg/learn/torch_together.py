@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state
 
-from eupg.learn.torch_steps import Rule, batches
+from eupg.learn.rule import Rule
+from eupg.learn.torch_steps import batches
 
 
 def train_together(
@@ -19,18 +20,17 @@ def train_together(
     epochs: int,
     generators: list[torch.Generator],
 ) -> None:
-    """Train stacked weights: Adam works on each number by itself, so the networks never meet."""
+    """Train stacked weights: optimisers work on each number by itself, so the networks never meet."""
     for network in networks:
         network.train()
     weights, buffers = stack_module_state(networks)
-    optimiser = rule.adam(weights.values())
+    optimiser = rule.build(weights.values())
     rows, device = min(len(y) for _, y in tables), tables[0][0].device
     parts = batches(rows, rule.batch_size)
     steps, step = epochs * len(parts), 0
 
     def losses(weights: Any, buffers: Any, inputs: Tensor, labels: Tensor) -> Tensor:
-        outputs = functional_call(networks[0], (weights, buffers), (inputs,))
-        return nn.functional.cross_entropy(outputs, labels)
+        return rule.loss(lambda rows: functional_call(networks[0], (weights, buffers), (rows,)), inputs, labels)
 
     together = torch.vmap(losses, randomness="different")
     for _ in range(epochs):
@@ -40,7 +40,7 @@ def train_together(
         inputs = torch.stack([X[o] for (X, _), o in zip(tables, orders, strict=True)])
         labels = torch.stack([y[o] for (_, y), o in zip(tables, orders, strict=True)])
         for batch in parts:
-            rule.set_rate(optimiser, step / steps)
+            optimiser.param_groups[0]["lr"] = rule.rate(step / steps, steps)
             optimiser.zero_grad(set_to_none=True)
             total: Tensor = together(weights, buffers, inputs[:, batch], labels[:, batch]).sum()
             total.backward()  # type: ignore[no-untyped-call]
