@@ -173,7 +173,7 @@ def test_base_model_sees_the_release_alone():
     data, other, rng = people(100), people(100, seed=9), Seeded(2)
     release = LocalDP(1.0).protect(data, rng)
     method = EUPG(OneRelease(release), XGBoostLearner(threads=1), pretrain=3, finetune=1)
-    bases = [method.base(d, rng)[0].booster.save_raw("ubj") for d in (data, other)]
+    bases = [method.base(d, rng)[0].boosters[0].save_raw("ubj") for d in (data, other)]
     assert bases[0] == bases[1]
 
 

@@ -183,7 +183,7 @@ def test_finetuner_fits_the_second_stage_alone():
     method = EUPG(LocalDP(1.0), XGBoostLearner(threads=1), 3, 2, finetuner=mild)
     trained = method.train(data, rng)
     assert trained.model.learner == mild
-    assert trained.memory.learner == XGBoostLearner(threads=1)
+    assert trained.memory.base.learner == XGBoostLearner(threads=1)
     assert trained.model.effort == 5
 
 

@@ -8,6 +8,7 @@ import re
 import numpy as np
 import pytest
 import torch
+import xgboost as xgb
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
@@ -15,7 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from torch import nn
 
 from eupg import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
-from eupg.data.attribute import Missing, Numeric, Ordinal
+from eupg.data.attribute import Categorical, Missing, Numeric, Ordinal
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn.envelope import _digest
@@ -59,7 +60,98 @@ def test_going_on_from_a_good_model_beats_starting_anew(learner):
 def test_xgboost_adds_the_trees_it_was_asked_for():
     learner = XGBoostLearner(threads=1)
     base = learner.fit(people(), effort=7, rng=rng())
-    assert learner.fit(people(seed=2), effort=5, rng=rng(), start=base).booster.num_boosted_rounds() == 12
+    further = learner.fit(people(seed=2), effort=5, rng=rng(), start=base)
+    assert [booster.num_boosted_rounds() for booster in further.boosters] == [7, 5]
+    assert further.effort == 12
+
+
+def in_one_ensemble(learner, tables, efforts):
+    """Go on as XGBoost does by itself: one ensemble, whose trees predict every row anew at each start."""
+    whole = None
+    for data, effort in zip(tables, efforts, strict=True):
+        kinds = ["c" if isinstance(a, Categorical) else "q" for a in data.schema.features]
+        matrix = xgb.DMatrix(data.X, label=data.y, feature_types=kinds, enable_categorical=True)
+        parameters = learner._parameters(data, rng())
+        if whole is not None and learner.refresh_leaves:
+            update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
+            whole = xgb.train(parameters | update, matrix, whole.num_boosted_rounds(), xgb_model=whole)
+        whole = xgb.train(parameters, matrix, effort, xgb_model=whole)
+    return whole, whole.predict(matrix)
+
+
+@pytest.mark.parametrize("refresh", [False, True], ids=["add", "refresh"])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_xgboost_grows_the_trees_of_one_ensemble_bit_for_bit(classes, refresh):
+    learner = XGBoostLearner(threads=1, refresh_leaves=refresh)
+    tables = [people(400, seed, classes) for seed in (1, 2, 3)]
+    model = None
+    for data, effort in zip(tables, (6, 3, 2), strict=True):
+        model = learner.fit(data, effort=effort, rng=rng(), start=model)
+    whole, predicted = in_one_ensemble(learner, tables, (6, 3, 2))
+    assert [tree for booster in model.boosters for tree in booster.get_dump()] == whole.get_dump()
+    out = predicted.astype(np.float64)
+    expected = np.column_stack([1 - out, out]) if classes == 2 else out / out.sum(axis=1, keepdims=True)
+    np.testing.assert_array_equal(model.predict_proba(tables[-1].X), expected)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("times", [1, 2])
+def test_fit_with_known_scores_is_fit(classes, times, tmp_path):
+    learner = XGBoostLearner(threads=1)
+    data, base = people(400, 2, classes), None
+    for seed in range(times):
+        base = learner.fit(people(300, seed, classes), effort=4, rng=rng(), start=base)
+    scored = learner.fit_scored(data, effort=3, rng=rng(), start=base, scores=learner.scores(base, data.X))
+    asked = learner.fit(data, effort=3, rng=rng(), start=base)
+    assert [b.save_raw("ubj") for b in scored.boosters] == [b.save_raw("ubj") for b in asked.boosters]
+    assert scored.boosters[:-1] == base.boosters, "the trees of the base are shared, not copied"
+    learner.save(scored, tmp_path / "m")
+    again = learner.load(tmp_path / "m")
+    assert (len(again.boosters), again.effort) == (times + 1, scored.effort)
+    np.testing.assert_array_equal(again.predict_proba(data.X), asked.predict_proba(data.X))
+
+
+def test_scores_decide_what_is_learnt():
+    learner, data = XGBoostLearner(threads=1), people(400)
+    base = learner.fit(people(seed=2), effort=4, rng=rng())
+    right = learner.scores(base, data.X)
+    fits = [learner.fit_scored(data, effort=1, rng=rng(), start=base, scores=s) for s in (right, right[::-1])]
+    assert fits[0].boosters[-1].get_dump() != fits[1].boosters[-1].get_dump()
+
+
+def test_added_trees_hold_no_share_of_classes_of_their_own():
+    """A release that leaves labels alone, less the share among the retained, would be the labels of those who left."""
+    learner, data = XGBoostLearner(threads=1), people(400)
+    data = data.select((data.y == 0) | (np.arange(400) % 4 == 0))
+    further = learner.fit(data, effort=1, rng=rng(), start=learner.fit(people(seed=2), effort=1, rng=rng()))
+    guess = json.loads(further.boosters[-1].save_config())["learner"]["learner_model_param"]["base_score"]
+    assert float(guess.strip("[]")) == 0.5
+
+
+def test_scores_are_refused_where_leaves_are_refreshed_or_rows_are_missing():
+    learner, data = XGBoostLearner(threads=1), people()
+    base = learner.fit(data, effort=1, rng=rng())
+    scores = learner.scores(base, data.X)
+    with pytest.raises(ParameterError, match="refreshed with the trees, not with their margins: call fit"):
+        XGBoostLearner(refresh_leaves=True).fit_scored(data, effort=1, rng=rng(), start=base, scores=scores)
+    with pytest.raises(ParameterError, match=rf"{len(data)} examples need as many scores, got {len(data) - 1}"):
+        learner.fit_scored(data, effort=1, rng=rng(), start=base, scores=scores[1:])
+
+
+@pytest.mark.parametrize("sizes", [[], [1], "all", [0, 7], None, [True]])
+def test_ensembles_of_sizes_that_the_file_does_not_have_are_refused(sizes, tmp_path):
+    learner, path = XGBoostLearner(threads=1), tmp_path / "m"
+    about, payload = saved(learner, path)
+    rewrite(path, about | {"sizes": sizes}, payload)
+    with pytest.raises(ModelFileError, match=r"describes no sizes that can be read .*: save the model again"):
+        learner.load(path)
+
+
+def test_file_of_one_ensemble_needs_no_sizes(tmp_path):
+    learner, path = XGBoostLearner(threads=1), tmp_path / "m"
+    about, payload = saved(learner, path)
+    rewrite(path, {word: value for word, value in about.items() if word != "sizes"}, payload)
+    assert len(learner.load(path).boosters) == 1
 
 
 def test_refreshed_leaves_follow_the_new_examples_on_the_old_trees():
@@ -70,7 +162,7 @@ def test_refreshed_leaves_follow_the_new_examples_on_the_old_trees():
     plain, refresh = (XGBoostLearner(max_depth=4, threads=1, refresh_leaves=r) for r in (False, True))
     base = plain.fit(shuffled, effort=60, rng=rng())
     refreshed = refresh.fit(data, effort=1, rng=rng(), start=base)
-    assert refreshed.booster.num_boosted_rounds() == 61
+    assert [booster.num_boosted_rounds() for booster in refreshed.boosters] == [60, 1]
     assert correct(refreshed, test) > correct(plain.fit(data, effort=1, rng=rng(), start=base), test) + 0.05
 
 

@@ -13,6 +13,7 @@ from fractions import Fraction
 import numpy as np
 
 from eupg.data.dataset import Dataset
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.learn.dp_sgd import PrivateSteps, Rows, check_network, fit_privately
@@ -81,6 +82,7 @@ class DPSGDBase:
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: (ε, δ) for one person, on all attributes and the label."""
+        require_table(schema, "DPSGDBase", "PixelDP, which protects the pictures themselves")
         who = "records" if schema.subject is None else "people"
         counted = (
             f"a fiftieth of ε pays for counting the {who} with noise"

@@ -11,13 +11,15 @@ from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
 from eupg.forget.protected_training import ProtectedTraining
 from eupg.forget.released import Released
+from eupg.forget.scored_base import ScoredBase, scored
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
-from eupg.learn.learner import Learner, Model
+from eupg.learn.learner import Learner, Model, Scoring
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 
 Rows = NDArray[np.bool_]
+Memory = Model | ScoredBase
 # Fewer people than this say nothing that would not be about them alone.
 FEWEST_EXPOSED = 10
 _NO_PERSON = "no column names the person, so that each record counts as a person of its own"
@@ -117,17 +119,24 @@ class EUPG:
         released = trained.released.retaining(data.id_set)
         exposed = self._still_exposed(trained, data, rng)
         # Always from the base model, never from the served one: that is the whole argument.
-        return self._serve(_base(trained), trained.claim, data, exposed, released, rng)
+        return self._serve(_memory(trained), trained.claim, data, exposed, released, rng)
 
     def _serve(
-        self, base: Model, claim: Guarantee, data: Dataset, exposed: Rows, released: Released, rng: Randomness
+        self, memory: Memory, claim: Guarantee, data: Dataset, exposed: Rows, released: Released, rng: Randomness
     ) -> Trained:
         kept = data.id_set
+        base = memory.base if isinstance(memory, ScoredBase) else memory
         seen = data if exposed.all() else data.select(exposed)
         if self.finetune == 0 or not len(seen):
             return Trained(base, data.schema, frozenset(), kept, released, claim, base)
         learner = self.learner if self.finetuner is None else self.finetuner
-        model = learner.fit(seen, effort=self.finetune, rng=rng.stage("finetune").generator(), start=base)
+        effort, generator = self.finetune, rng.stage("finetune").generator()
+        if isinstance(learner, Scoring) and learner.uses_scores:
+            # The new scores are those of the people seen now: nothing stays of who left.
+            known = scored(memory, seen.X, learner)
+            model = learner.fit_scored(seen, effort=effort, rng=generator, start=base, scores=known.scores)
+            return Trained(model, data.schema, seen.id_set, kept, released, claim, known)
+        model = learner.fit(seen, effort=effort, rng=generator, start=base)
         return Trained(model, data.schema, seen.id_set, kept, released, claim, base)
 
     def claim(self, claim: Guarantee, data: Dataset) -> Guarantee:
@@ -138,8 +147,10 @@ class EUPG:
 
     def _check_enough(self, data: Dataset, exposed: Rows) -> None:
         """Refuse a sample that is too small to learn from; later erasures may make it smaller."""
+        if not (0 < self.exposure < 1 and self.finetune):
+            return
         everyone, count = len(np.unique(data.subjects)), len(np.unique(data.subjects[exposed]))
-        if 0 < self.exposure < 1 and self.finetune and count < FEWEST_EXPOSED:
+        if count < FEWEST_EXPOSED:
             least = f"raise it to {FEWEST_EXPOSED / everyone:.2g}, or " if everyone > FEWEST_EXPOSED else ""
             raise DataError(
                 f"exposure={self.exposure:g} of {everyone} people exposes {count}, and fine-tuning needs at least "
@@ -148,6 +159,8 @@ class EUPG:
 
     def _draw(self, data: Dataset, exposed: frozenset[str], rng: Randomness) -> Rows:
         """Draw further people until the share is reached; people are drawn by name alone, all equally likely."""
+        if self.exposure == 1:
+            return np.ones(len(data), dtype=bool)
         people, place = np.unique(data.subjects, return_inverse=True)
         chosen = np.isin(people, list(exposed))
         wanted = _count(self.exposure, len(people))
@@ -174,7 +187,7 @@ def _count(share: float, people: int) -> int:
     return min(people, max(int(share > 0), round(share * people)))
 
 
-def _base(trained: Trained) -> Model:
-    if not isinstance(trained.memory, Model):
+def _memory(trained: Trained) -> Memory:
+    if not isinstance(trained.memory, Model | ScoredBase):
         raise ParameterError("this model was not trained by EUPG: forget with the method that trained it")
     return trained.memory

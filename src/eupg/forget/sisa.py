@@ -211,9 +211,9 @@ class SISA:
     def _jobs(self, data: Dataset) -> int:
         if self.jobs is not None:
             return self.jobs
-        together = getattr(self.learner, "batches", False)
+        here = getattr(self.learner, "in_process", False)
         small = len(data) * self.effort < _WORTH_PROCESSES
-        return 1 if together or small else os.cpu_count() or 1
+        return 1 if here or small else os.cpu_count() or 1
 
 
 def _marks(data: Dataset) -> dict[RecordId, int]:

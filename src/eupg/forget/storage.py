@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from eupg.forget.scored_base import base_of
 from eupg.forget.unlearner import Trained
 from eupg.learn.learner import Learner, Model
 
@@ -25,9 +26,9 @@ def storage(trained: Trained) -> Storage:
     if own is not None:
         found: Storage = own()
         return found
-    kept = [trained.model]
-    if isinstance(trained.memory, Model) and trained.memory is not trained.model:
-        kept.append(trained.memory)
+    kept, base = [trained.model], base_of(trained.memory)
+    if isinstance(base, Model) and base is not trained.model:
+        kept.append(base)
     return Storage(len(kept), sum(_size(model) for model in kept))
 
 

@@ -13,12 +13,17 @@ from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Listed, Missing
 from eupg.data.dataset import Examples, Matrix
+from eupg.data.picture import Picture
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import NothingRetained, ParameterError
+
+# A margin an example; one for each class where there are more than two.
+Scores = NDArray[np.float32]
 
 
 @runtime_checkable
@@ -65,6 +70,26 @@ class Staged(Protocol):
         start: Model | None = None,
     ) -> Model:
         """Fit over a part of the schedule of the whole training, which runs from 0.0 to 1.0."""
+
+
+@runtime_checkable
+class Scoring(Protocol):
+    """A learner that goes on from what a model says of each example, and need not ask it again.
+
+    Boosted trees correct the margins of the trees before them and use nothing else of those.
+    """
+
+    @property
+    def uses_scores(self) -> bool:
+        """Whether it does so with its settings."""
+
+    def scores(self, model: Model, X: Matrix) -> Scores:
+        """Return what the model says of each row, before it becomes a probability."""
+
+    def fit_scored(
+        self, examples: Examples, *, effort: int, rng: np.random.Generator, start: Model, scores: Scores
+    ) -> Model:
+        """Return exactly what ``fit`` would, given the scores that ``start`` gives the examples."""
 
 
 def accumulates(learner: Learner) -> bool:
@@ -120,7 +145,8 @@ def _difference(before: Schema, now: Schema) -> str:
 def _coding(attribute: Attribute) -> dict[str, object]:
     categories = attribute.categories if isinstance(attribute, Listed) else ()
     keeps = "kept" if attribute.missing is Missing.KEEP else "not kept"
-    return {"kind": attribute.kind, "categories": categories, "missing values": keeps}
+    size = attribute.shape if isinstance(attribute, Picture) else ()
+    return {"kind": attribute.kind, "categories": categories, "missing values": keeps, "size": size}
 
 
 def check_settings(

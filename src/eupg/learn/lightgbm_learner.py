@@ -11,6 +11,7 @@ import numpy as np
 
 from eupg.data.attribute import Categorical
 from eupg.data.dataset import Examples, Matrix
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.learn.envelope import read_model, write_model
@@ -86,6 +87,7 @@ class LightGBMLearner:
     ) -> LightGBMModel:
         """Add ``effort`` trees to nothing, or to the given ensemble."""
         check_fit(examples, effort)
+        require_table(examples.schema, "LightGBMLearner", "TorchLearner(ResNet18())")
         base = own_start(start, LightGBMModel, examples)
         schema = examples.schema
         parameters = self._parameters(examples, rng)

@@ -19,6 +19,7 @@ from skops.io.exceptions import UntrustedTypesFoundException
 
 from eupg.data.dataset import Examples, Matrix
 from eupg.data.encode import Encoder
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ModelFileError, ParameterError
@@ -99,6 +100,7 @@ class SklearnLearner:
     ) -> SklearnModel:
         """Fit for ``effort`` epochs, iterations or trees."""
         check_fit(examples, effort)
+        require_table(examples.schema, "SklearnLearner", "TorchLearner(ResNet18())")
         if start is not None and not self.warm_starts:
             raise ParameterError(f"{type(self.estimator).__name__} cannot go on from a model: use one that can")
         base = own_start(start, SklearnModel, examples)

@@ -11,11 +11,14 @@ import xgboost as xgb
 
 from eupg.data.attribute import Categorical
 from eupg.data.dataset import Examples, Matrix
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
+from eupg.errors import ParameterError
 from eupg.learn.envelope import read_model, write_model
 from eupg.learn.learner import (
     Model,
+    Scores,
     both_classes,
     check_fit,
     check_settings,
@@ -30,21 +33,36 @@ _FORMAT = "eupg-xgboost-1"
 
 @dataclass(frozen=True, eq=False)
 class XGBoostModel:
-    """A boosted ensemble, and how it was made; the schema's coding is its input as it is."""
+    """Boosted trees, and how they were made; the schema's coding is their input as it is.
 
-    booster: xgb.Booster
+    There is one ensemble for each time that training went on, and each starts from the margins of those before it. That
+    of a base model is shared by all models that go on from it.
+    """
+
+    boosters: tuple[xgb.Booster, ...]
     schema: Schema
     learner: XGBoostLearner
     effort: int
 
     def predict_proba(self, X: Matrix) -> Probabilities:
-        """Return the ensemble's probabilities."""
+        """Return the probabilities that all trees give together."""
         if not len(X):
             return np.empty((0, self.schema.classes))
-        out = np.asarray(self.booster.predict(_matrix(self.schema, X)), dtype=np.float64)
+        out = np.asarray(self.boosters[-1].predict(self._matrix_of(X)), dtype=np.float64)
         if self.schema.classes == 2:
             return both_classes(out)
         return np.asarray(out / out.sum(axis=1, keepdims=True))
+
+    def margins(self, X: Matrix) -> Scores:
+        """Return what all trees give together before it is turned into probabilities."""
+        return np.asarray(self.boosters[-1].predict(self._matrix_of(X), output_margin=True))
+
+    def _matrix_of(self, X: Matrix) -> xgb.DMatrix:
+        """Return the rows with the margins at which the last ensemble starts."""
+        matrix = _matrix(self.schema, X)
+        for booster in self.boosters[:-1]:
+            matrix.set_base_margin(booster.predict(matrix, output_margin=True))
+        return matrix
 
 
 @dataclass(frozen=True)
@@ -85,20 +103,47 @@ class XGBoostLearner:
         """An ensemble goes on with further trees."""
         return True
 
+    @property
+    def uses_scores(self) -> bool:
+        """Further trees need the margins of those before; leaves are refreshed with the trees themselves."""
+        return not self.refresh_leaves
+
     def fit(
         self, examples: Examples, *, effort: int, rng: np.random.Generator, start: Model | None = None
     ) -> XGBoostModel:
         """Add ``effort`` trees to nothing, or to the given ensemble."""
         check_fit(examples, effort)
+        require_table(examples.schema, "XGBoostLearner", "TorchLearner(ResNet18())")
         base = own_start(start, XGBoostModel, examples)
         matrix = _matrix(examples.schema, examples.X, examples.y)
         parameters = self._parameters(examples, rng)
-        before = base.booster if base else None
-        if before is not None and self.refresh_leaves:
-            update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
-            before = xgb.train(parameters | update, matrix, before.num_boosted_rounds(), xgb_model=before)
-        booster = xgb.train(parameters, matrix, effort, xgb_model=before)
-        return XGBoostModel(booster, examples.schema, self, total_effort(effort, start))
+        if base is None:
+            return XGBoostModel((xgb.train(parameters, matrix, effort),), examples.schema, self, int(effort))
+        before = []
+        for booster in base.boosters:
+            before.append(_refreshed(booster, parameters, matrix) if self.refresh_leaves else booster)
+            matrix.set_base_margin(before[-1].predict(matrix, output_margin=True))
+        boosters = (*before, _further(parameters, matrix, effort))
+        return XGBoostModel(boosters, examples.schema, self, total_effort(effort, start))
+
+    def scores(self, model: Model, X: Matrix) -> Scores:
+        """Return the model's margins."""
+        return own(model, XGBoostModel).margins(X)
+
+    def fit_scored(
+        self, examples: Examples, *, effort: int, rng: np.random.Generator, start: Model, scores: Scores
+    ) -> XGBoostModel:
+        """Add ``effort`` trees to an ensemble whose margins are known."""
+        check_fit(examples, effort)
+        if not self.uses_scores:
+            raise ParameterError("leaves are refreshed with the trees, not with their margins: call fit")
+        if len(scores) != len(examples.y):
+            raise ParameterError(f"{len(examples.y)} examples need as many scores, got {len(scores)}: pass one of each")
+        own_start(start, XGBoostModel, examples)
+        matrix = _matrix(examples.schema, examples.X, examples.y)
+        matrix.set_base_margin(scores)
+        boosters = (*own(start, XGBoostModel).boosters, _further(self._parameters(examples, rng), matrix, effort))
+        return XGBoostModel(boosters, examples.schema, self, total_effort(effort, start))
 
     def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
         classes = examples.schema.classes
@@ -116,16 +161,33 @@ class XGBoostLearner:
         }
 
     def save(self, model: Model, path: str | Path) -> None:
-        """Write the ensemble as UBJSON."""
+        """Write each ensemble as UBJSON, one behind the other."""
         mine = own(model, XGBoostModel)
-        write_model(path, _FORMAT, mine.schema, bytes(mine.booster.save_raw("ubj")), effort=mine.effort)
+        parts = [bytes(booster.save_raw("ubj")) for booster in mine.boosters]
+        sizes = [len(part) for part in parts]
+        write_model(path, _FORMAT, mine.schema, b"".join(parts), effort=mine.effort, sizes=sizes)
 
     def load(self, path: str | Path) -> XGBoostModel:
-        """Read an ensemble back."""
+        """Read the ensembles back."""
         file = read_model(path, _FORMAT)
-        booster = xgb.Booster({"nthread": self.threads})
-        booster.load_model(bytearray(file.payload))
-        return XGBoostModel(booster, file.schema, self, file.effort)
+        boosters = []
+        for part in file.parts():
+            boosters.append(xgb.Booster({"nthread": self.threads}))
+            boosters[-1].load_model(bytearray(part))
+        return XGBoostModel(tuple(boosters), file.schema, self, file.effort)
+
+
+def _refreshed(booster: xgb.Booster, parameters: dict[str, Any], matrix: xgb.DMatrix) -> xgb.Booster:
+    """Return trees with new leaves."""
+    update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
+    return xgb.train(parameters | update, matrix, booster.num_boosted_rounds(), xgb_model=booster)
+
+
+def _further(parameters: dict[str, Any], matrix: xgb.DMatrix, effort: int) -> xgb.Booster:
+    """Return trees that start from the matrix's margins."""
+    # Margins take the place of the first guess, which would otherwise be the share of classes: beside that of a base
+    # model it would give away the labels of those who left.
+    return xgb.train(parameters | {"base_score": 0.5}, matrix, effort)
 
 
 def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:
