@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from eupg import audit
     from eupg.audit.lira import LiRA
     from eupg.audit.loss import LossAttack
+    from eupg.audit.queries import PictureQueries
     from eupg.audit.references import ReferenceStore
     from eupg.audit.report import AuditReport
     from eupg.audit.rmia import RMIA
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
     from eupg.data import sources
     from eupg.data.attribute import Attribute, Categorical, Key, Listed, Missing, Numeric, Ordinal, Outside, Role
     from eupg.data.dataset import Dataset, Examples
+    from eupg.data.images import image_dataset, read_images
+    from eupg.data.picture import Picture
     from eupg.data.schema import Schema
     from eupg.errors import EupgError
     from eupg.estimator import EUPGClassifier
@@ -43,10 +46,13 @@ if TYPE_CHECKING:
     from eupg.forget.retrain import Retrain
     from eupg.forget.sisa import SISA, Aggregate
     from eupg.forget.unlearner import Trained, Unlearner
+    from eupg.learn.augment import Augment
     from eupg.learn.learner import Learner, Model
     from eupg.learn.lightgbm_learner import LightGBMLearner
     from eupg.learn.networks import MLP
     from eupg.learn.noisy import GradientClipping, ModelClipping
+    from eupg.learn.resnet import ResNet18
+    from eupg.learn.resnet_recipes import resnet18_finetuner, resnet18_learner
     from eupg.learn.sklearn_learner import SklearnLearner
     from eupg.learn.torch_learner import TorchLearner
     from eupg.learn.xgboost_learner import XGBoostLearner
@@ -62,6 +68,9 @@ if TYPE_CHECKING:
     from eupg.protect.kanonymity import ProbabilisticKAnonymity, effective_k
     from eupg.protect.local_dp import LocalDP
     from eupg.protect.mechanism import Mechanism, Unprotected
+    from eupg.protect.pixel_dp import PixelDP
+    from eupg.protect.pixels import PixelPermutation
+    from eupg.protect.public_features import EfficientNetLite0, PixelFeatures, PublicFeatures, TorchvisionResNet18
     from eupg.protect.release import Release
     from eupg.protect.synthesis import DPSynthesis
     from eupg.protect.utility import Embedding, learn_embeddings
@@ -121,6 +130,26 @@ _HOMES = {
     "eupg.protect.synthesis": ("DPSynthesis",),
     "eupg.protect.utility": ("Embedding", "learn_embeddings"),
     "eupg.rng": ("Randomness", "Secret", "Seeded"),
+    "eupg.audit.queries": ("PictureQueries",),
+    "eupg.data.images": (
+        "image_dataset",
+        "read_images",
+    ),
+    "eupg.data.picture": ("Picture",),
+    "eupg.learn.augment": ("Augment",),
+    "eupg.learn.resnet": ("ResNet18",),
+    "eupg.learn.resnet_recipes": (
+        "resnet18_finetuner",
+        "resnet18_learner",
+    ),
+    "eupg.protect.pixel_dp": ("PixelDP",),
+    "eupg.protect.pixels": ("PixelPermutation",),
+    "eupg.protect.public_features": (
+        "EfficientNetLite0",
+        "PixelFeatures",
+        "PublicFeatures",
+        "TorchvisionResNet18",
+    ),
 }
 _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _EXTRAS = {"torch": "torch", "safetensors": "torch", "xgboost": "xgboost", "lightgbm": "lightgbm"}
@@ -132,6 +161,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Attribute",
     "audit",
     "AuditReport",
+    "Augment",
     "Categorical",
     "Certificate",
     "CertifiedSP",
@@ -141,6 +171,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "DPSGDBase",
     "DPSynthesis",
     "effective_k",
+    "EfficientNetLite0",
     "Embedding",
     "EUPG",
     "EUPGClassifier",
@@ -149,6 +180,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Examples",
     "GradientClipping",
     "Guarantee",
+    "image_dataset",
     "KAnonymous",
     "Key",
     "learn_embeddings",
@@ -168,11 +200,21 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Numeric",
     "Ordinal",
     "Outside",
+    "Picture",
+    "PictureQueries",
+    "PixelDP",
+    "PixelFeatures",
+    "PixelPermutation",
     "ProbabilisticKAnonymity",
     "ProtectedTraining",
+    "PublicFeatures",
     "Randomness",
+    "read_images",
     "ReferenceStore",
     "Release",
+    "ResNet18",
+    "resnet18_finetuner",
+    "resnet18_learner",
     "Retrain",
     "RMIA",
     "Role",
@@ -183,6 +225,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "SklearnLearner",
     "sources",
     "TorchLearner",
+    "TorchvisionResNet18",
     "Trained",
     "Unlearner",
     "Unprotected",

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from eupg.data.attribute import Attribute, Categorical, Listed, Missing, Numeric, Outside, Role, category_text
 from eupg.data.dataset import Dataset, Matrix
+from eupg.data.picture import require_table
 from eupg.data.schema import Schema, as_frame
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ParameterError
@@ -188,6 +189,7 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _declared(self, table: Any, codes: NDArray[np.intp]) -> Schema:
         assert self.schema is not None
+        require_table(self.schema, "EUPGClassifier", "EUPG with PixelPermutation and TorchLearner(ResNet18())")
         absent = [a.name for a in self.schema.features if a.name not in table.columns]
         if absent:
             raise ParameterError(f"the schema declares {absent[0]!r}, which is not a column of X")

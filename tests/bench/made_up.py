@@ -66,5 +66,32 @@ def exposed(
     ]
 
 
+def pictured(
+    method: str,
+    after: Sequence[float],
+    *,
+    before: Sequence[float] | None = None,
+    auc: float = 50.0,
+    name: str = "quality_resnet18",
+    changed: dict[str, Any] | None = None,
+    seconds: dict[str, float] | None = None,
+) -> list[Result]:
+    """Runs of one method on pictures, one for each utility; SISA stands in the paper's settings too."""
+    grids = experiment(name).grids
+    grid = next((one for one in grids if method in one.methods), grids[0])
+    where = place(grid, "cifar10", "resnet18", method, changed)
+    found = []
+    for number, utility in enumerate(after):
+        metrics = {
+            "before": {"utility": before[number] if before else utility, "audit": audit(57.0)},
+            "after": {"utility": utility, "audit": audit(auc)},
+            "storage": {"files": 1, "bytes": 44_000_000, "models": 1},
+            "records": {"train": 50_000, "forgotten": 2_500},
+            "device": "an abacus",
+        }
+        found.append(result({**where, "repetition": number}, metrics, seconds or {"forget": 1.0}))
+    return found
+
+
 def book(*groups: list[Result]) -> Book:
     return Book(one for group in groups for one in group)

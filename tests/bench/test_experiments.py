@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eupg import EUPG, LocalDP, ProbabilisticKAnonymity, Seeded, SklearnLearner
-from eupg.bench import methods
+from eupg.bench import methods, picture_methods
 from eupg.bench.cell import Cell
 from eupg.bench.experiments import EXPERIMENTS, cells_of, experiment
 from eupg.bench.exposure import CONTROLS, exposed_people
@@ -14,7 +14,7 @@ from eupg.bench.kinds import KINDS
 from eupg.errors import ParameterError
 from people import people
 
-ALL = cells_of(["all", "smoke"], 1)
+ALL = cells_of(["all", "smoke", "images"], 1)
 
 
 def test_every_kind_is_there_and_loads():
@@ -30,6 +30,21 @@ def test_names_are_told_apart():
         experiment("nonsense")
 
 
+def test_all_is_what_needs_no_gpu_and_images_is_the_rest():
+    tables, images = ({cell.key for cell in cells_of([name], 1)} for name in ("all", "images"))
+    assert not tables & images
+    assert images == {cell.key for e in EXPERIMENTS if e.gpu for cell in e.cells(1)}
+    assert {cell.kind for cell in ALL if cell.key in images} == {"pictures"}
+    assert tables | images == {cell.key for e in EXPERIMENTS if e.name != "smoke" for cell in e.cells(1)}
+
+
+def test_pictures_are_repeated_no_more_often_than_said():
+    counts = {e.name: len(e.cells(5)) / len(e.cells(1)) for e in EXPERIMENTS if e.gpu}
+    assert counts["quality_resnet18"] == 3
+    assert counts["sisa_resnet18"] == 1
+    assert set(counts.values()) == {1, 3}
+
+
 def test_every_method_of_every_cell_can_be_built():
     built = set()
     for cell in ALL:
@@ -37,6 +52,9 @@ def test_every_method_of_every_cell_can_be_built():
         if cell.kind in ("quality", "runtime"):
             built.add(mark)
             methods.method(cell)
+        elif cell.kind == "pictures":
+            built.add(mark)
+            picture_methods.method(cell)
         elif cell.method not in (*CONTROLS, "Unprotected"):
             built.add(mark)
             methods.mechanism(cell.method)
@@ -65,8 +83,10 @@ def test_words_say_what_they_mean():
 def test_a_table_never_lacks_the_control_of_equal_cost():
     short = defaultdict(set)
     for cell in ALL:
-        if cell.kind in ("quality", "runtime"):
-            where = (cell.kind, cell.set, cell.model, *(s for s in cell.settings if s[0] != "references"))
+        if cell.kind in ("quality", "runtime", "pictures"):
+            # The short retrain has no base, so that for how long one is trained is nothing to it.
+            settings = (s for s in cell.settings if s[0] not in ("references", "pretrain"))
+            where = (cell.kind, cell.set, cell.model, *settings)
             short[where].add(cell.method)
     for where, found in short.items():
         eupg = any(method.startswith("EUPG") for method in found)

@@ -203,7 +203,7 @@ def test_code_that_was_changed_during_a_run_is_named_as_such(tmp_path, monkeypat
     digests = iter(["one", "one", "two"])
     monkeypatch.setattr(running, "source_digest", lambda: next(digests))
     with Writer(tmp_path / "r") as writer:
-        desk = _Desk(writer, 2, lambda line: None)
+        desk = _Desk(writer, 2, lambda line: None, {})
         for _ in range(2):
             desk._keep(Job((SMOKE[0],)), found, 1)
     lines = [json.loads(line) for line in (tmp_path / "r").read_text(encoding="utf-8").splitlines()]
@@ -251,7 +251,7 @@ def test_a_process_ends_at_once_when_whoever_started_it_is_gone():
 
 
 def test_a_process_that_dies_fails_its_job_and_not_the_run():
-    worker = _Worker()
+    worker = _Worker(dict(os.environ))
     job = Job((SMOKE[0],))
     process = worker._running()
     os.kill(process.pid, signal.SIGSTOP)

@@ -2,69 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import product
+from collections.abc import Mapping, Sequence
 
 from eupg.bench.cell import Cell, Value
+from eupg.bench.experiment import Experiment, Grid
 from eupg.bench.methods import EFFORTS, MODELS, SETS
+from eupg.bench.picture_experiments import PICTURES
 from eupg.errors import ParameterError
-
-
-@dataclass(frozen=True)
-class Grid:
-    """All combinations of sets, models, methods and settings; a setting with several values is swept.
-
-    Examples
-    --------
-    >>> grid = Grid("base", ("heart",), ("xgboost",), ("k=3", "k=10"), {"effort": 100, "references": (4, 8)})
-    >>> len(list(grid.cells(range(5))))
-    20
-    """
-
-    kind: str
-    sets: tuple[str, ...]
-    models: tuple[str, ...]
-    methods: tuple[str, ...]
-    settings: Mapping[str, Value | tuple[Value, ...]] = field(default_factory=dict)
-
-    def cells(self, repetitions: Sequence[int]) -> Iterator[Cell]:
-        """Yield every cell, one repetition after another."""
-        swept = [v if isinstance(v, tuple) else (v,) for v in self.settings.values()]
-        for repetition, *place in product(repetitions, self.sets, self.models, self.methods, *swept):
-            names = ("set", "model", "method", *self.settings)
-            yield Cell.of(dict(zip(names, place, strict=True)) | {"kind": self.kind, "repetition": repetition})
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """One question, and the cells that answer it.
-
-    Parameters
-    ----------
-    name, about
-        What it is called, and what it asks.
-    grids
-        Its cells. Cells that two experiments have in common are computed once.
-    core_minutes
-        Time on one core for 5 repetitions, estimated from processor seconds of single cells on a busy 2.8 GHz
-        machine. Where experiments share references or trainings (those of one set, model and recipe do, if they are
-        run together), these count in the one that stands first.
-    most_repeats
-        No more repetitions than these, however many are asked for.
-    """
-
-    name: str
-    about: str
-    grids: tuple[Grid, ...]
-    core_minutes: float
-    most_repeats: int | None = None
-
-    def cells(self, repeats: int) -> list[Cell]:
-        """Return every cell once."""
-        count = repeats if self.most_repeats is None else min(repeats, self.most_repeats)
-        return list({cell.key: cell for grid in self.grids for cell in grid.cells(range(count))}.values())
-
 
 _RIVALS = ("Retrain", "Short retrain", "SISA")
 _EUPG = ("EUPG k=30", "EUPG ε=1")
@@ -276,6 +220,7 @@ EXPERIMENTS = (
         (Grid("runtime", SETS, ("xgboost", "lightgbm", "logistic"), ("Retrain", *_SHORT), _timed(_TUNED)),),
         core_minutes=11,
     ),
+    *PICTURES,
 )
 
 
@@ -284,12 +229,19 @@ def experiment(name: str) -> Experiment:
     for one in EXPERIMENTS:
         if one.name == name:
             return one
-    raise ParameterError(f"no experiment {name!r}: choose one of {', '.join(e.name for e in EXPERIMENTS)}, or all")
+    raise ParameterError(
+        f"no experiment {name!r}: choose one of {', '.join(e.name for e in EXPERIMENTS)}, all or images"
+    )
 
 
 def cells_of(names: Sequence[str], repeats: int) -> list[Cell]:
-    """Return the cells of these experiments, each once; ``all`` is every experiment but the smoke test."""
-    chosen = []
-    for name in names:
-        chosen += [e for e in EXPERIMENTS if e.name != "smoke"] if name == "all" else [experiment(name)]
+    """Return the cells of these experiments, each once.
+
+    ``all`` is every experiment on tables but the smoke test, ``images`` every one on pictures.
+    """
+    groups = {
+        "all": [e for e in EXPERIMENTS if e.name != "smoke" and not e.gpu],
+        "images": [e for e in EXPERIMENTS if e.gpu],
+    }
+    chosen = [e for name in names for e in groups.get(name) or [experiment(name)]]
     return list({cell.key: cell for one in chosen for cell in one.cells(repeats)}.values())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -28,11 +29,20 @@ class Found:
 
 
 def timed(seconds: dict[str, float], phase: str, work: Callable[[], T]) -> T:
-    """Do the work and note its wall time."""
+    """Do the work and note its wall time, up to when a GPU has done its part."""
+    _settle()
     started = time.perf_counter()
     result = work()
+    _settle()
     seconds[phase] = time.perf_counter() - started
     return result
+
+
+def _settle() -> None:
+    """Wait for a GPU, where one is in use: what is asked of it goes on in the background."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.synchronize()
 
 
 def utility(source: Source, model: Model) -> float:

@@ -44,6 +44,10 @@ KINDS = {
     "exposure": Kind("eupg.bench.exposure", frozenset({"exposure"})),
     "exposure_audit": Kind("eupg.bench.exposure_audit", frozenset()),
     "runtime": Kind("eupg.bench.runtime", frozenset({"method", "finetune"}), alone=True),
+    # All that share reference models are one job: there is one GPU.
+    "pictures": Kind(
+        "eupg.bench.pictures", frozenset({"method", "finetune", "recipe", "pretrain", "references", "repetition"})
+    ),
 }
 
 

@@ -50,8 +50,9 @@ class Recipe:
 @lru_cache(maxsize=1)
 def source(name: str) -> Source:
     """Return a data set by name."""
-    if name not in (*SETS, "rand_hie"):
-        raise ParameterError(f"no data set {name!r}: choose one of {', '.join((*SETS, 'rand_hie'))}")
+    known = (*SETS, "rand_hie", "cifar10")
+    if name not in known:
+        raise ParameterError(f"no data set {name!r}: choose one of {', '.join(known)}")
     found: Source = getattr(sources, name)()
     return found
 

@@ -28,6 +28,8 @@ Tell = Callable[[str], None]
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT"), "1"
 )
+# Tells processes to take nothing from a cache.
+FRESH = "EUPG_BENCH_FRESH"
 # Roughly how long jobs take, against each other: the longest begin first, so that none is left alone at the end.
 _SLOW = {"mlp": 10, "lightgbm": 2, "xgboost": 2, "logistic": 1, "credit": 3, "heart": 2, "adult": 2, "quality": 3}
 
@@ -38,6 +40,7 @@ class Plan:
 
     jobs: tuple[Job, ...]
     reused: tuple[Result, ...]
+    fresh: bool = False
 
     @property
     def cells(self) -> int:
@@ -80,7 +83,7 @@ def plan(names: Sequence[str], path: Path, *, repeats: int = 5, only: Sequence[s
     missing = [cell for key, cell in wanted.items() if key not in known]
     jobs = group(missing, {name: k.together for name, k in KINDS.items()})
     jobs.sort(key=_weight, reverse=True)
-    return Plan(tuple(jobs), tuple(known[key] for key in wanted if key in known))
+    return Plan(tuple(jobs), tuple(known[key] for key in wanted if key in known), fresh)
 
 
 def _weight(job: Job) -> int:
@@ -110,7 +113,7 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
     apart = [job for job in plan.jobs if kind(job.kind).alone]
     beside = [job for job in plan.jobs if not kind(job.kind).alone]
     with Writer(path) as writer:
-        desk = _Desk(writer, plan.cells, tell)
+        desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | ({FRESH: "1"} if plan.fresh else {}))
         desk.compute(beside, min(jobs, len(beside)))
         desk.compute(apart, min(1, len(apart)))
     return Outcome(desk.written, tuple(desk.failed))
@@ -119,9 +122,9 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
 class _Desk:
     """Hands out jobs and takes in lines; several threads use it, one for each process."""
 
-    def __init__(self, writer: Writer, total: int, tell: Tell) -> None:
+    def __init__(self, writer: Writer, total: int, tell: Tell, environment: dict[str, str]) -> None:
         self.written, self.failed = 0, list[str]()
-        self._writer, self._total, self._tell = writer, total, tell
+        self._writer, self._total, self._tell, self._environment = writer, total, tell, environment
         self._lock = threading.Lock()
         self._version, self._source = code_version(), source_digest()
 
@@ -129,7 +132,7 @@ class _Desk:
         waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)
-        workers = [_Worker() for _ in range(processes)]
+        workers = [_Worker(self._environment) for _ in range(processes)]
         threads = [threading.Thread(target=self._serve, args=(w, waiting, processes), daemon=True) for w in workers]
         try:
             for thread in threads:
@@ -195,7 +198,8 @@ class _Desk:
 class _Worker:
     """One process that measures; a new one is started where the last one died."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
     def messages(self, job: Job) -> Iterator[dict[str, Any]]:
@@ -227,7 +231,7 @@ class _Worker:
                 stdout=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
-                env=os.environ | _ONE_THREAD,
+                env=self._environment,
             )
         return self._process
 

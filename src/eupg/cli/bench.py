@@ -30,7 +30,7 @@ def add_to(commands: Any) -> None:
     listed.add_argument("--repeats", type=int, default=5)
     _add_results(listed)
     ran = add_command(parts, "run", "run what is missing from the results file", _run, workspace=False)
-    ran.add_argument("names", nargs="+", metavar="NAME", help="experiments, or all; eupg bench list names them")
+    ran.add_argument("names", nargs="+", metavar="NAME", help="experiments, all or images; eupg bench list names them")
     ran.add_argument("--repeats", type=int, default=5, help="repetitions of each cell (default 5)")
     ran.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side (default: cores)")
     ran.add_argument(
@@ -59,19 +59,20 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
     known = read(options.results).newest
     rows = []
+    table = Table("experiment", "cells", "done", "core min", "what it asks")
     for one in EXPERIMENTS:
         cells = one.cells(options.repeats)
         done = sum(cell.key in known for cell in cells)
-        rows.append(
-            {"name": one.name, "cells": len(cells), "done": done, "core_minutes": one.core_minutes, "about": one.about}
-        )
-    table = Table("experiment", "cells", "done", "core min", "what it asks")
-    for row in rows:
-        table.add_row(*(str(value) for value in row.values()))
+        minutes = f"{one.core_minutes:g}{' GPU' if one.gpu else ''}"
+        table.add_row(one.name, str(len(cells)), str(done), minutes, one.about)
+        row = {"name": one.name, "cells": len(cells), "done": done, "core_minutes": one.core_minutes}
+        rows.append({**row, "gpu": one.gpu, "about": one.about})
     console.print(table)
     console.print(
-        f"Cells at {options.repeats} repetitions, done in {options.results}; minutes on one core for 5 repetitions, "
-        "estimated from single cells. Cells that experiments share are counted in each and computed once."
+        f"Cells at {options.repeats} repetitions, fewer where an experiment has no more, done in {options.results}; "
+        "minutes on one core for 5 repetitions, or on one GPU for all of its own, estimated from single cells. Cells "
+        "that experiments share are counted in each and computed once. all: every experiment without a GPU but the "
+        "smoke test; images: every one on a GPU."
     )
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")

@@ -21,6 +21,7 @@ from eupg.cli.names import (
 )
 from eupg.cli.workspace import add_command, opened, show
 from eupg.data.dataset import Dataset, read_table
+from eupg.data.picture import require_table
 from eupg.errors import DataError, ParameterError, StorageError
 from eupg.rng import Seeded
 
@@ -166,6 +167,7 @@ def _predict(options: argparse.Namespace, console: Console) -> int:
 
 def _features(table: pd.DataFrame, schema: Schema) -> np.ndarray[Any, Any]:
     """Code the features of a table that need not hold the label."""
+    require_table(schema, "eupg predict", "Manager.predict in Python")
     absent = [a.name for a in schema.features if a.name not in table.columns]
     if absent:
         raise DataError(f"the table has no column {absent[0]!r}; it has {list(table.columns)}")

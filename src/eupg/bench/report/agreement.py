@@ -10,10 +10,11 @@ from typing import NamedTuple
 from eupg.bench.experiments import experiment
 from eupg.bench.published import published
 from eupg.bench.report.book import Book
+from eupg.bench.report.picture_places import METHODS, MODEL, SET, curve, paper_recipe
 from eupg.bench.report.quality import views
 from eupg.bench.report.sweeps import swept
-from eupg.bench.report.view import View
-from eupg.bench.report.words import MISSING, MODELS, SETS, listed, percent, signed, span, table
+from eupg.bench.report.view import UTILITY, View
+from eupg.bench.report.words import MISSING, MODELS, NAMES, listed, percent, signed, span, table
 from eupg.bench.spread import Spread
 
 WITHIN = 0.5
@@ -22,6 +23,7 @@ _NAMES = {
     "quality_xgboost": "quality, XGBoost",
     "sensitivity_forget_ratio": "forget ratios",
 }
+_PICTURES = {"quality_resnet18": "quality, ResNet-18", "ft_epochs": "fine-tuning epochs, ResNet-18"}
 
 
 class Compared(NamedTuple):
@@ -67,20 +69,40 @@ def compared(book: Book) -> Iterator[Compared]:
                 yield Compared("sensitivity_forget_ratio", "adult", "mlp", method, when, ours, paper)
 
 
+def compared_pictures(book: Book) -> Iterator[Compared]:
+    """Yield every utility of the paper's tables of images that an experiment asks for, once."""
+    for method in METHODS:
+        for phase in ("before", "after"):
+            paper = published("quality_resnet18", SET, MODEL, method, "utility", phase)
+            if paper is not None:
+                ours = paper_recipe(book).spread(SET, method, f"{phase}.utility")
+                yield Compared("quality_resnet18", SET, MODEL, method, phase, ours, paper)
+    for method in METHODS:
+        for count, ours in curve(book, method, UTILITY).items():
+            paper = published("ft_epochs", SET, MODEL, method, "utility", epochs=count)
+            if paper is not None and count != 5:
+                yield Compared("ft_epochs", SET, MODEL, method, f"after {count} epochs", ours, paper)
+
+
 def agreement(book: Book) -> dict[str, str]:
     """Return the values of the section on agreement with the paper."""
-    cells = list(compared(book))
+    cells, pictures = list(compared(book)), list(compared_pictures(book))
     rows = [_row(_NAMES[name], [cell for cell in cells if cell.source == name]) for name in _NAMES]
+    rows.append(_row("**all tables of people**", cells))
+    rows += [_row(_PICTURES[name], [cell for cell in pictures if cell.source == name]) for name in _PICTURES]
     head = ["table of the paper", "utility cells", "within 0.5", "better by more", "worse by more", "not measured yet"]
     head.append("inside the two spreads")
     better = [cell for cell in cells if cell.difference is not None and cell.difference > WITHIN]
-    missed = [cell for cell in cells if cell.missed]
+    better_images = [cell for cell in pictures if cell.difference is not None and cell.difference > WITHIN]
+    missed = [cell for cell in (*cells, *pictures) if cell.missed]
     return {
-        "table": table(head, [*rows, _row("**all**", cells)]),
+        "table": table(head, rows),
         "reached": reached(cells),
+        "reached_images": reached(pictures),
         "missed": str(len(missed)),
         "missed_list": "\n".join(_explained(missed)) or "- none",
         "better": _better(better),
+        "better_images": _better(better_images),
     }
 
 
@@ -109,7 +131,7 @@ def _explained(missed: list[Compared]) -> Iterator[str]:
         figures = [f"{signed(c.difference or 0.0)} {c.when}" for c in mine]
         t, model, method = place
         why = reasons().get(place, "not explained yet")
-        yield f"- **{SETS[t]}, {MODELS[model]}, {method}** ({listed(figures)}): {why}"
+        yield f"- **{NAMES[t]}, {MODELS[model]}, {method}** ({listed(figures)}): {why}"
 
 
 def _better(cells: list[Compared]) -> str:
@@ -117,7 +139,7 @@ def _better(cells: list[Compared]) -> str:
     words = []
     for t, model in places:
         gains = [c.difference for c in cells if (c.table, c.model) == (t, model)]
-        words.append(f"{SETS[t]} {MODELS[model]}: {len(gains)} cells, {span(gains, sign=True)}")
+        words.append(f"{NAMES[t]} {MODELS[model]}: {len(gains)} cells, {span(gains, sign=True)}")
     return "; ".join(words) or "none"
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
 from eupg.bench.cell import Cell, Value
-from eupg.bench.experiments import EXPERIMENTS, Experiment, Grid, experiment
+from eupg.bench.experiment import Experiment, Grid
+from eupg.bench.experiments import EXPERIMENTS, experiment
+from eupg.bench.report.linkage import Linkage
 from eupg.bench.results import Result
 from eupg.bench.spread import Spread
 from eupg.errors import DataError
@@ -24,9 +27,12 @@ class Book:
     ----------
     results
         What counts of a results file: one result a cell.
+    linkage
+        What matching blocks of pictures finds, by size of a block; see :mod:`eupg.bench.report.linkage`.
     """
 
-    def __init__(self, results: Iterable[Result]) -> None:
+    def __init__(self, results: Iterable[Result], *, linkage: Mapping[int, Linkage] | None = None) -> None:
+        self.linkage = dict(linkage or {})
         self.results = {result.cell.key: result for result in results}
         self._runs: dict[str, dict[int, Result]] = {}
         for result in self.results.values():
@@ -35,8 +41,8 @@ class Book:
 
     def runs(self, where: Where) -> list[Result]:
         """Return the results of a configuration, by repetition; none where it was not measured."""
-        found = self._runs.get(_name(where), {})
-        return [found[number] for number in sorted(found)]
+        found, most = self._runs.get(_name(where), {}), asked(where) or REPEATS
+        return [found[number] for number in sorted(found) if number < most]
 
     def values(self, where: Where, figure: str) -> list[float]:
         """Return a figure of all repetitions; ``after.audit.auc`` is that part of a part, ``seconds.forget`` a time."""
@@ -64,6 +70,18 @@ class Book:
 @cache
 def _wanted() -> frozenset[str]:
     return frozenset(cell.key for one in measured() for cell in one.cells(REPEATS))
+
+
+def asked(where: Where) -> int:
+    """Return how many repetitions of a configuration the experiments ask for; 0 where none of them has it."""
+    return _counts().get(_name(where), 0)
+
+
+@cache
+def _counts() -> Mapping[str, int]:
+    # Experiments share cells: the one that asks for most repetitions counts.
+    cells = {cell.key: cell for one in measured() for cell in one.cells(REPEATS)}
+    return Counter(_name(cell.config) for cell in cells.values())
 
 
 def measured() -> list[Experiment]:

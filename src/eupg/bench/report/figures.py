@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eupg.audit.plot import save_figure
-from eupg.bench.report import plots, sweep_plots
+from eupg.bench.report import picture_plots, plots, sweep_plots
 from eupg.bench.report.book import Book
 
 
@@ -26,6 +26,8 @@ FIGURES = {
     "epochs": Picture(sweep_plots.epochs, (9.6, 3.6)),
     "forget_ratio": Picture(sweep_plots.forget_ratio, (9.6, 3.8)),
     "phases": Picture(sweep_plots.phases, (9.6, 2.9)),
+    "images_epochs": Picture(picture_plots.epochs, (9.6, 4.0)),
+    "images_blocks": Picture(picture_plots.blocks, (9.6, 3.8)),
 }
 
 

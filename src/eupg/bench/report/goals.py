@@ -5,11 +5,12 @@ from __future__ import annotations
 from eupg.bench.report.agreement import compared, reached
 from eupg.bench.report.audits import Covered, after_unlearning_counts, known_exposure
 from eupg.bench.report.book import Book
+from eupg.bench.report.pictures import picture_goals
 from eupg.bench.report.quality import EUPG
 from eupg.bench.report.runtime import average, timed
 from eupg.bench.report.sweeps import budget
 from eupg.bench.report.view import SHORT
-from eupg.bench.report.words import MISSING, MODELS, NONE, ratio, shown
+from eupg.bench.report.words import MISSING, MODELS, NONE, met, ratio, shown
 
 _UTILITY, _COVERED = 0.9, 0.9
 # On networks 5 of 50 epochs cannot give more than ten times; nine in ten counts as about that.
@@ -18,15 +19,16 @@ _FASTER = {"mlp": (9.0, "about 10×, at 5 of 50 epochs"), "xgboost": (2.7, "at l
 
 def goals(book: Book) -> list[list[str]]:
     """Return one row a goal: what it is, what was found, whether it is met."""
-    return [_utility(book), _audits(book), *_exposure(book), *(_speed(book, model) for model in _FASTER), _budget(book)]
+    times = [*(_speed(book, model) for model in _FASTER), _budget(book)]
+    return [_utility(book), _audits(book), *_exposure(book), *times, *picture_goals(book)]
 
 
 def _utility(book: Book) -> list[str]:
     cells = list(compared(book))
     known = [cell for cell in cells if cell.ours is not None]
     good = sum(not cell.missed for cell in known)
-    words = "at least 90 % of the paper's utility cells within 0.5 points, or better"
-    return [words, reached(cells), _met(good >= _UTILITY * len(known) if known else None)]
+    words = "at least 90 % of the paper's utility cells on tables of people within 0.5 points, or better"
+    return [words, reached(cells), met(good >= _UTILITY * len(known) if known else None)]
 
 
 def _audits(book: Book) -> list[str]:
@@ -36,7 +38,7 @@ def _audits(book: Book) -> list[str]:
     return [
         words,
         str(total) if total.total else MISSING,
-        _met(total.covers >= _COVERED * total.total if total.total else None),
+        met(total.covers >= _COVERED * total.total if total.total else None),
     ]
 
 
@@ -45,7 +47,7 @@ def _exposure(book: Book) -> list[list[str]]:
         [
             f"exposure found before unlearning, {name}: AUC at least {least}",
             shown(found, 1),
-            _met(found and found.mean >= least),
+            met(found and found.mean >= least),
         ]
         for name, found, least in known_exposure(book)
     ]
@@ -58,14 +60,10 @@ def _speed(book: Book, model: str) -> list[str]:
     return [
         f"a forget by EUPG k=30 against Retrain, {MODELS[model]}: {words}",
         found,
-        _met(None if eupg is None else eupg >= least),
+        met(None if eupg is None else eupg >= least),
     ]
 
 
 def _budget(book: Book) -> list[str]:
     words = "the smallest budget of EUPG k=30 within 0.1 points of its 5 epochs, MLP: faster than Retrain by"
     return [words, budget(book)["budget_eupg"], NONE]
-
-
-def _met(good: object) -> str:
-    return MISSING if good is None else "yes" if good else "no"

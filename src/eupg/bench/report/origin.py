@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from eupg.bench.experiments import Experiment
+from eupg.bench.experiment import Experiment
 from eupg.bench.report.book import REPEATS, Book, measured
 from eupg.bench.report.words import NONE, table
 from eupg.bench.results import Result, versions
@@ -50,6 +50,8 @@ def _machines(used: list[Result]) -> list[list[str]]:
         name = ", ".join(
             f"{known[word]}" if word != "cores" else f"{known[word]} cores" for word in _HARDWARE if word in known
         )
+        # Pictures are measured on a GPU, which their results name.
+        name += f", {result.metrics['device']}" if "device" in result.metrics else ""
         counts[name or "not recorded"] += 1
         for library, version in known.items():
             if library not in (*_HARDWARE, "note"):

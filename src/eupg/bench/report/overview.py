@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from eupg.bench.methods import MODELS as LEARNERS
 from eupg.bench.report.agreement import compared, reached
-from eupg.bench.report.book import REPEATS, Book
+from eupg.bench.report.book import REPEATS, Book, measured
 from eupg.bench.report.frontier import PLACES, costs, counted, gain, scratch, served, short
 from eupg.bench.report.goals import goals
 from eupg.bench.report.origin import origin
@@ -13,13 +13,7 @@ from eupg.bench.report.quality import EUPG, REFRESHED, views
 from eupg.bench.report.synthetic import ONE, best
 from eupg.bench.report.versus import Pair, side
 from eupg.bench.report.view import SHORT, flat
-from eupg.bench.report.words import MISSING, SETS, most, span, table
-
-
-def nothing(book: Book) -> dict[str, str]:
-    """Return no values: the note says it all."""
-    del book
-    return {}
+from eupg.bench.report.words import MISSING, SETS, listed, most, span, table
 
 
 def overview(book: Book) -> dict[str, str]:
@@ -32,7 +26,7 @@ def overview(book: Book) -> dict[str, str]:
     return values | {
         "cells": where["cells"],
         "missing": where["missing"],
-        "repeats": str(REPEATS),
+        "repeats": _repeats(),
         "reached": reached(list(compared(book))),
         "goals": table(["goal", "found", "met"], goals(book)),
         "mlp_apart": most(flat([mlp.differences(m, SHORT) for m in EUPG])),
@@ -47,6 +41,12 @@ def overview(book: Book) -> dict[str, str]:
         "base_beaten": _base_beaten(book),
         **costs(book),
     }
+
+
+def _repeats() -> str:
+    """Say how many repetitions there are, of images fewer."""
+    images = {min(one.most_repeats or REPEATS, REPEATS) for one in measured() if one.gpu}
+    return f"{REPEATS} (images: {listed([str(count) for count in sorted(images)]).replace(' and ', ' or ')})"
 
 
 def _above_retrain(book: Book, t: str, model: str, method: str) -> float | None:

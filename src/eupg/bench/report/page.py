@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from eupg.bench.report import agreement, audits, frontier, origin, overview, quality, runtime, sweeps, synthetic
+from eupg.bench.report import (
+    agreement,
+    audits,
+    frontier,
+    origin,
+    overview,
+    pictures,
+    quality,
+    runtime,
+    sweeps,
+    synthetic,
+)
 from eupg.bench.report.book import Book
+from eupg.bench.report.linkage import read_linkage
 from eupg.bench.report.notes import filled, note
 from eupg.bench.results import read
 from eupg.errors import DataError, StorageError
@@ -25,7 +37,7 @@ SECTIONS: dict[str, Callable[[Book], dict[str, str]]] = {
     "epochs": sweeps.epochs,
     "forget_ratio": sweeps.forget_ratio,
     "phases": runtime.phases,
-    "images": overview.nothing,
+    "images": pictures.images,
     "exposure": frontier.exposure,
     "synthesis": synthetic.synthesis,
     "exposure_audit": audits.exposure_audit,
@@ -37,11 +49,11 @@ SECTIONS: dict[str, Callable[[Book], dict[str, str]]] = {
 
 
 def book_of(results: Path) -> Book:
-    """Read a results file as a book of figures."""
+    """Read a results file as a book of figures, and what lies beside it about blocks of pictures."""
     found = read(results).newest.values()
     if not found:
         raise DataError(f"{results} holds no results: run experiments first (eupg bench run), or name a file")
-    return Book(found)
+    return Book(found, linkage=read_linkage(results.parent))
 
 
 def page(book: Book) -> str:

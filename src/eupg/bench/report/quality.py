@@ -12,8 +12,8 @@ from eupg.bench.report.words import MODELS, NONE, SETS, against, most, shown, sp
 
 EUPG = ("EUPG k=30", "EUPG ε=1")
 REFRESHED = ("EUPG k=30, leaves refreshed", "EUPG ε=1, leaves refreshed")
-_FIGURES = {"utility": "utility", "mia_auc": "audit.auc", "tpr_at_1fpr": "audit.tpr_at_1"}
-_COMPARED = ["set", "method", *(["before", "paper", "difference", "inside", "after", "paper", "difference", "inside"])]
+FIGURES = {"utility": "utility", "mia_auc": "audit.auc", "tpr_at_1fpr": "audit.tpr_at_1"}
+COMPARED = ["method", "before", "paper", "difference", "inside", "after", "paper", "difference", "inside"]
 _PLAIN = ["set", "model", "method", "before", "after", "RMIA before", "RMIA after"]
 AUC = "before.audit.auc"
 
@@ -92,19 +92,25 @@ def label_dp(book: Book) -> dict[str, str]:
 def compared(view: View, name: str) -> dict[str, str]:
     """Return three tables beside the paper's, and how many of its figures lie inside the two spreads."""
     found = {}
-    for metric, figure in _FIGURES.items():
+    for metric in FIGURES:
         rows = []
         for t in view.grid.sets:
             for method in view.grid.methods:
-                cells = []
-                for phase in ("before", "after"):
-                    ours = view.spread(t, method, f"{phase}.{figure}")
-                    cells += against(ours, published(name, t, view.model, method, metric, phase))
-                rows.append([SETS[t], method, *cells])
+                rows.append([SETS[t], method, *beside_paper(view, name, t, method, metric)])
         marks = [mark for row in rows for mark in (row[5], row[9]) if mark != NONE]
-        found[f"table_{metric}"] = table(_COMPARED, rows)
+        found[f"table_{metric}"] = table(["set", *COMPARED], rows)
         found[f"inside_{metric}"] = f"{marks.count('yes')} of {len(marks)}"
     return found
+
+
+def beside_paper(view: View, name: str, t: str, method: str, metric: str) -> list[str]:
+    """Return eight cells: a figure before and after forgetting, each beside that of one of the paper's tables."""
+    cells = []
+    for phase in ("before", "after"):
+        ours = view.spread(t, method, f"{phase}.{FIGURES[metric]}")
+        paper = published(name, t, view.model, method, metric, phase)
+        cells += against(ours, paper, of=view.repeats(t, method))
+    return cells
 
 
 def plain(found: Iterable[View]) -> str:

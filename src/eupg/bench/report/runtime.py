@@ -5,13 +5,14 @@ from __future__ import annotations
 from statistics import fmean, median, pstdev
 
 from eupg.bench.published import published
-from eupg.bench.report.book import Book
+from eupg.bench.report.book import REPEATS, Book
 from eupg.bench.report.quality import tuned_quality, views
 from eupg.bench.report.view import SHORT, View
 from eupg.bench.report.words import MISSING, MODELS, NONE, SETS, listed, ratio, seconds, signed, span, table, timing
 from eupg.bench.spread import Spread
 
 FORGET = "seconds.forget"
+PHASES_HEAD = ["method", "protect", "pretrain", "train or fine-tune on all", "a forget", "once", "paper", "difference"]
 _PHASES = {"protect": "protect_s", "pretrain": "pretrain_s", "finetune": "finetune_s", "forget": "unlearn_s"}
 
 
@@ -73,16 +74,19 @@ def average_published(model: str, method: str) -> float | None:
 
 
 def _row(view: View, t: str, method: str) -> list[str]:
+    return [MODELS[view.model], SETS[t], *forget_row(view, t, method)]
+
+
+def forget_row(view: View, t: str, method: str) -> list[str]:
+    """Return a method's seconds of a forget, and its speed-up over Retrain beside the paper's."""
     times, ours = view.spread(t, method, FORGET), speed_up(view, t, method)
     paper = published_speed_up(t, view.model, method)
     compared = [NONE, NONE]
     if ours is not None and paper is not None:
         compared = [signed(ours.minus(paper), 1), "yes" if ours.agrees(paper) else "no"]
     return [
-        MODELS[view.model],
-        SETS[t],
         method,
-        timing(times),
+        timing(times, of=view.repeats(t, method)),
         ratio(None if ours is None else ours.mean),
         ratio(paper.mean) if paper else NONE,
         *compared,
@@ -125,30 +129,34 @@ def phases(book: Book) -> dict[str, str]:
     view, rows, shares = timed(book)["mlp"], list[list[str]](), list[float | None]()
     for method in ("EUPG k=30", "EUPG ε=1"):
         for t in view.grid.sets:
-            ours = {phase: view.spread(t, method, f"seconds.{phase}") for phase in _PHASES}
-            paper = {p: published("efficiency_phases", t, "mlp", method, name, "") for p, name in _PHASES.items()}
-            rows.append([SETS[t], method, *(_both(ours[phase], paper[phase]) for phase in _PHASES)])
-            rows[-1] += _shares(_share(ours), _share(paper))
-            shares.append(_share(ours))
-    for t in view.grid.sets:
-        times = [view.spread(t, SHORT, f"seconds.{phase}") for phase in ("train", "forget")]
-        rows.append([SETS[t], SHORT, NONE, NONE, *(_both(one, None) for one in times), NONE, NONE, NONE])
-    head = [
-        "set",
-        "method",
-        "protect",
-        "pretrain",
-        "train or fine-tune on all",
-        "a forget",
-        "once",
-        "paper",
-        "difference",
-    ]
-    return {"table": table(head, rows), "once": span(shares, 0)}
+            rows.append([SETS[t], *phase_row(view, t, method)])
+            shares.append(spent_once(view, t, method))
+    rows += [[SETS[t], *phase_row(view, t, SHORT)] for t in view.grid.sets]
+    return {"table": table(["set", *PHASES_HEAD], rows), "once": span(shares, 0)}
 
 
-def _both(ours: Spread | None, paper: Spread | None) -> str:
-    return timing(ours) if paper is None else f"{timing(ours)} ({seconds(paper.mean)})"
+def phase_row(view: View, t: str, method: str) -> list[str]:
+    """Return a method's seconds by phase beside the paper's, and the share that is spent once."""
+    of = view.repeats(t, method)
+    if not method.startswith("EUPG"):
+        times = [view.spread(t, method, f"seconds.{phase}") for phase in ("train", "forget")]
+        return [method, NONE, NONE, *(_both(one, None, of) for one in times), NONE, NONE, NONE]
+    ours = {phase: view.spread(t, method, f"seconds.{phase}") for phase in _PHASES}
+    paper = {p: published("efficiency_phases", t, view.model, method, name, "") for p, name in _PHASES.items()}
+    cells = [_both(ours[phase], paper[phase], of) for phase in _PHASES]
+    return [method, *cells, *_shares(_share(ours), _share(paper))]
+
+
+def spent_once(view: View, t: str, method: str) -> float | None:
+    """Return how much of training is spent once, before any record is used raw, in percent."""
+    return _share({phase: view.spread(t, method, f"seconds.{phase}") for phase in _PHASES})
+
+
+def _both(ours: Spread | None, paper: Spread | None, of: int) -> str:
+    if paper is None:
+        return timing(ours, of=of)
+    beside = f" ({seconds(paper.mean)})" if of == REPEATS else f", paper {seconds(paper.mean)}"
+    return timing(ours, of=of) + beside
 
 
 def _share(times: dict[str, Spread | None]) -> float | None:

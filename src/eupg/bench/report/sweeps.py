@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from statistics import median
 
 from eupg.bench.cell import Value
-from eupg.bench.experiments import Grid, experiment
+from eupg.bench.experiment import Grid
+from eupg.bench.experiments import experiment
 from eupg.bench.published import published
 from eupg.bench.report.book import Book, place
 from eupg.bench.report.quality import EUPG, views

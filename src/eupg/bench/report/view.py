@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from eupg.bench.cell import Value
-from eupg.bench.experiments import Grid
-from eupg.bench.report.book import Book, Where, place
+from eupg.bench.experiment import Grid
+from eupg.bench.report.book import REPEATS, Book, Where, asked, place
 from eupg.bench.report.versus import Pair, verdict
-from eupg.bench.report.words import SETS
+from eupg.bench.report.words import SETS, shown
 from eupg.bench.spread import Spread
 
 SHORT = "Short retrain"
@@ -40,6 +40,14 @@ class View:
     def spread(self, table: str, method: str, figure: str = UTILITY) -> Spread | None:
         """Return a figure; by default utility after forgetting."""
         return self.book.spread(self.where(table, method), figure)
+
+    def repeats(self, table: str, method: str) -> int:
+        """Return how many repetitions there are to be."""
+        return asked(self.where(table, method)) or REPEATS
+
+    def shown(self, table: str, method: str, figure: str = UTILITY, decimals: int = 2) -> str:
+        """Show a figure with its spread and its repetitions."""
+        return shown(self.spread(table, method, figure), decimals, of=self.repeats(table, method))
 
     def means(self, method: str, figure: str = UTILITY) -> list[float | None]:
         """Return a method's means, one a set."""

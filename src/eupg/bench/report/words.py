@@ -10,8 +10,16 @@ from eupg.bench.spread import Spread
 
 MISSING = "not measured yet"
 NONE = "–"
+# The tables of people, over which sections go; NAMES has the pictures too.
 SETS = {"adult": "Adult", "heart": "Heart", "credit": "Credit"}
-MODELS = {"mlp": "MLP", "xgboost": "XGBoost", "lightgbm": "LightGBM", "logistic": "logistic regression"}
+NAMES = {**SETS, "cifar10": "CIFAR-10"}
+MODELS = {
+    "mlp": "MLP",
+    "xgboost": "XGBoost",
+    "lightgbm": "LightGBM",
+    "logistic": "logistic regression",
+    "resnet18": "ResNet-18",
+}
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -28,12 +36,46 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def shown(found: Spread | None, decimals: int = 2) -> str:
-    """Show mean and deviation, and from how many repetitions where some are missing."""
+def shown(found: Spread | None, decimals: int = 2, *, of: int = REPEATS) -> str:
+    """Show mean and deviation, and from how many repetitions where these are not five.
+
+    Parameters
+    ----------
+    found
+        What was measured.
+    decimals
+        How exactly.
+    of
+        How many repetitions there are to be. Where that is less than five, a single value is shown without a deviation.
+
+    Examples
+    --------
+    >>> shown(Spread(94.1, 0.2, 5)), shown(Spread(94.1, 0.2, 4)), shown(Spread(94.1, 0.2, 3), of=3)
+    ('94.10 ± 0.20', '94.10 ± 0.20 (4 of 5)', '94.10 ± 0.20 (3 runs)')
+    >>> shown(Spread(94.1, 0.2, 2), of=3), shown(Spread(94.1, 0.0, 1), of=1)
+    ('94.10 ± 0.20 (2 of 3)', '94.10 (1 run)')
+    """
     if found is None:
         return MISSING
-    text = f"{found.mean:.{decimals}f} ± {found.std:.{decimals}f}"
-    return text if found.count == REPEATS else f"{text} ({found.count} of {REPEATS})"
+    return _spread(found, decimals, of) + _runs(found.count, of)
+
+
+def _spread(found: Spread, decimals: int, of: int) -> str:
+    text = f"{found.mean:.{decimals}f}"
+    # What was run once has no deviation; five are the rule, and zero of one of them is told by the count.
+    return text if found.count == 1 and of < REPEATS else f"{text} ± {found.std:.{decimals}f}"
+
+
+def _runs(count: int, of: int) -> str:
+    """Say how many repetitions there are, unless it is all of the usual five."""
+    if count != of:
+        return f" ({count} of {of})"
+    return "" if of == REPEATS else f" ({of} run{'s' if of > 1 else ''})"
+
+
+def met(good: object) -> str:
+    """Say whether a goal is met; None is a goal that was not measured yet."""
+    return MISSING if good is None else "yes" if good else "no"
 
 
 def mean(found: Spread | None, decimals: int = 1) -> str:
@@ -55,13 +97,13 @@ def signed(difference: float, decimals: int = 2) -> str:
     return ("+" if difference > 0 else "−") + text
 
 
-def against(ours: Spread | None, paper: Spread | None) -> list[str]:
+def against(ours: Spread | None, paper: Spread | None, *, of: int = REPEATS) -> list[str]:
     """Return four cells: ours, the paper's, the difference, and whether it lies inside the two spreads."""
     if paper is None:
-        return [shown(ours), NONE, NONE, NONE]
+        return [shown(ours, of=of), NONE, NONE, NONE]
     if ours is None:
         return [MISSING, str(paper), NONE, NONE]
-    return [shown(ours), str(paper), signed(ours.minus(paper)), "yes" if ours.agrees(paper) else "no"]
+    return [shown(ours, of=of), str(paper), signed(ours.minus(paper)), "yes" if ours.agrees(paper) else "no"]
 
 
 def span(values: Iterable[float | None], decimals: int = 1, *, sign: bool = False) -> str:
@@ -130,18 +172,20 @@ def seconds(value: float | None) -> str:
     return f"{value:.3g}"
 
 
-def timing(found: Spread | None) -> str:
-    """Show a time with three figures, and its deviation with as many decimals.
+def timing(found: Spread | None, *, of: int = REPEATS) -> str:
+    """Show a time with three figures, and its deviation with as many decimals; runs are told only where not five.
 
     Examples
     --------
     >>> timing(Spread(9.51, 0.125, 5)), timing(Spread(0.0301, 0.002, 5)), timing(Spread(417.3, 0.44, 5))
     ('9.51 ± 0.12', '0.0301 ± 0.0020', '417 ± 0')
+    >>> timing(Spread(417.3, 0.0, 1), of=1)
+    '417 (1 run)'
     """
     if found is None:
         return MISSING
     decimals = max(0, 2 - math.floor(math.log10(found.mean))) if found.mean > 0 else 2
-    return f"{found.mean:.{decimals}f} ± {found.std:.{decimals}f}"
+    return _spread(found, decimals, of) + (_runs(found.count, of) if of < REPEATS else "")
 
 
 def ratio(value: float | None) -> str:

@@ -1,0 +1,123 @@
+"""The experiments on pictures, at a size that a test can afford: every method runs, and what is shared is shared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from eupg.bench import methods, picture_methods, pictures
+from eupg.bench.cell import Cell
+from eupg.bench.experiments import cells_of
+from eupg.data.images import image_dataset
+from eupg.data.score import accuracy
+from eupg.data.sources import Source
+from eupg.errors import ParameterError
+from eupg.protect.pixel_dp import PixelDP
+from eupg.protect.pixels import PixelPermutation
+from eupg.protect.public_features import PixelFeatures
+
+pytest.importorskip("torch")
+
+
+def _source() -> Source:
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % 2
+    images = rng.integers(0, 200, (300, 3, 8, 8)).astype(np.uint8)
+    images[labels == 1, 0] += 55
+    data = image_dataset(images, labels, classes=("dull", "red"))
+    test = np.arange(300) >= 240
+    return Source("cifar10", data.select(~test), data.select(test), accuracy)
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    """Make the set tiny, the features plain pixels, and the cache a folder of the test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    source = _source()
+    monkeypatch.setattr(methods, "source", lambda name: source)
+    plain = picture_methods.mechanism
+    monkeypatch.setattr(
+        picture_methods,
+        "mechanism",
+        lambda words: (
+            replace(made, features=PixelFeatures()) if isinstance(made := plain(words), PixelPermutation) else made
+        ),
+    )
+
+
+def _cell(method: str, **settings: object) -> Cell:
+    config = {"kind": "pictures", "set": "cifar10", "model": "resnet18", "method": method, "repetition": 0}
+    common = {"recipe": "paper", "effort": 2, "finetune": 1, "forget": 0.1, "references": 4, "width": 4}
+    return Cell.of({**config, **common, **settings})
+
+
+@pytest.mark.usefixtures("tiny")
+def test_every_method_is_measured_before_and_after() -> None:
+    words = ("Retrain", "Short retrain", "Certified-SP", "EUPG k=30", "EUPG k=30, blocks 4×4", "EUPG ε=1")
+    found = dict(pictures.measure([_cell(m, finetune=21 if m == "Certified-SP" else 1) for m in words]))
+    assert {cell.method for cell in found} == set(words)
+    for one in found.values():
+        for phase in ("before", "after"):
+            assert 0 <= one.metrics[phase]["utility"] <= 100
+            assert one.metrics[phase]["audit"]["low"] <= one.metrics[phase]["audit"]["auc"]
+        assert one.seconds["forget"] > 0
+
+
+@pytest.mark.usefixtures("tiny")
+def test_sisa_runs_without_a_collapse_of_its_shards() -> None:
+    (_, found), = pictures.measure([_cell("SISA", references=0)])  # fmt: skip
+    assert found.metrics["storage"]["models"] == 5
+
+
+@pytest.mark.usefixtures("tiny")
+def test_references_are_trained_once_and_taken_from_the_cache_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    ((_, first),) = pictures.measure([_cell("Short retrain")])
+    ((_, second),) = pictures.measure([_cell("Short retrain")])
+    assert (first.metrics["references_reused"], second.metrics["references_reused"]) == (0, 4)
+    assert first.metrics["after"]["audit"] == second.metrics["after"]["audit"]
+    monkeypatch.setenv("EUPG_BENCH_FRESH", "1")
+    ((_, third),) = pictures.measure([_cell("Short retrain")])
+    assert third.metrics["references_reused"] == 0
+
+
+@pytest.mark.usefixtures("tiny")
+def test_every_scored_picture_is_outside_of_half_of_the_references() -> None:
+    suite = pictures._Suite(methods.source("cifar10"), 0.1)
+    assert (suite.halves(4).sum(axis=0) == 2).all()
+
+
+def test_main_tables_are_measured_before_sweeps_and_sisa() -> None:
+    order = sorted(cells_of(["images"], 3), key=pictures._turn)
+    late = [cell.method == "SISA" or cell.get("finetune") > 5 for cell in order]
+    assert late == sorted(late)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("k=30", PixelPermutation(30, device=picture_methods.device())),
+        ("k=30, blocks 8×8", PixelPermutation(30, block=8, device=picture_methods.device())),
+        (
+            "k=10, blocks 4×4, within classes",
+            PixelPermutation(10, block=4, within_labels=True, device=picture_methods.device()),
+        ),
+        ("ε=1", PixelDP(1.0)),
+        ("ε=4, whole picture", PixelDP(4.0, unit="picture")),
+    ],
+)
+def test_words_name_protections_of_pictures(words: str, expected: object) -> None:
+    assert picture_methods.mechanism(words) == expected
+
+
+@pytest.mark.parametrize("words", ["k=30, blocks 8×4", "ε=1, label ε=1", "k=30 "])
+def test_other_words_are_refused(words: str) -> None:
+    with pytest.raises(ParameterError, match="no protection"):
+        picture_methods.mechanism(words)
+
+
+def test_the_short_retrain_gets_the_learner_and_effort_of_fine_tuning() -> None:
+    for recipe in ("paper", "better"):
+        given = picture_methods.recipe(_cell("Short retrain", recipe=recipe))
+        assert given.brief == given.finetuner
