@@ -63,5 +63,5 @@ def _base_beaten(book: Book) -> str:
 
 def _clock(book: Book) -> str:
     if timed_alone(book):
-        return "timed alone, one thread, nothing beside"
+        return "one process at a time, one thread"
     return "timed beside other processes, for orientation: the runs alone are not measured yet"
