@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -138,7 +139,12 @@ def mechanism(words: str) -> Mechanism:
 
 def method(cell: Cell) -> Unlearner:
     """Return the method a cell asks for."""
-    given, words = recipe(cell), cell.method
+    given = recipe(cell)
+    return named(cell.method, given, lambda words: _eupg(cell, words, given))
+
+
+def named(words: str, given: Recipe, eupg: Callable[[str], EUPG]) -> Unlearner:
+    """Return a method by name; ``eupg`` makes EUPG of the words that follow its name."""
     if words == "Retrain":
         return Retrain(given.learner, given.full)
     if words == "Short retrain":
@@ -153,7 +159,7 @@ def method(cell: Cell) -> Unlearner:
 
         return CertifiedSP(given.learner, given.full, given.finetune, published_calibration="published" in words)
     if words.startswith("EUPG "):
-        return _eupg(cell, words.removeprefix("EUPG "), given)
+        return eupg(words.removeprefix("EUPG "))
     raise ParameterError(
         f"no method {words!r}: say Retrain, Short retrain, SISA, Certified-SP or EUPG and a protection"
     )

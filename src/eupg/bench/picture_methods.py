@@ -8,14 +8,10 @@ from functools import cache
 from typing import Any
 
 from eupg.bench.cell import Cell
-from eupg.bench.methods import Recipe
+from eupg.bench.methods import Recipe, named
 from eupg.errors import ParameterError
-from eupg.forget.certified_sp import CertifiedSP
 from eupg.forget.eupg import EUPG
-from eupg.forget.retrain import Retrain
-from eupg.forget.sisa import SISA
 from eupg.forget.unlearner import Unlearner
-from eupg.learn.noisy import GradientClipping
 from eupg.learn.resnet_recipes import resnet18_finetuner, resnet18_learner
 from eupg.protect.mechanism import Mechanism
 from eupg.protect.pixel_dp import PixelDP
@@ -26,7 +22,6 @@ _DP = re.compile(r"ε=([\d.]+)(, whole picture)?")
 # Chosen on held-out training pictures by `python -m benchmarks.search_resnet`: of the recipes it tries, the one that is
 # best for a base of 8×8 blocks and from scratch together.
 _BETTER: dict[str, Any] = {"learning_rate": 0.2, "nesterov": True, "label_smoothing": 0.1, "weight_decay": 0.002}
-_NOISE = GradientClipping(start=0.1, gradient=0.01, decay=2.0, step_size=0.1, steps=20)
 
 
 @cache
@@ -73,20 +68,11 @@ def mechanism(words: str) -> Mechanism:
 
 
 def method(cell: Cell) -> Unlearner:
-    """Return the method a cell asks for."""
-    given, words = recipe(cell), cell.method
-    if words == "Retrain":
-        return Retrain(given.learner, given.full)
-    if words == "Short retrain":
-        return Retrain(given.brief, given.finetune)
-    if words == "SISA":
-        return SISA(given.learner, given.full, jobs=1)
-    if words == "Certified-SP":
-        return CertifiedSP(given.learner, given.full, given.finetune, noise=_NOISE)
-    if words.startswith("EUPG "):
-        protection = mechanism(words.removeprefix("EUPG "))
-        base = int(cell.get("pretrain")) if cell.has("pretrain") else given.full
-        return EUPG(protection, given.learner, base, given.finetune, finetuner=given.finetuner)
-    raise ParameterError(
-        f"no method {words!r}: say Retrain, Short retrain, SISA, Certified-SP or EUPG and a protection"
-    )
+    """Return the method a cell asks for; the base of EUPG may be trained for fewer epochs than Retrain."""
+    given = recipe(cell)
+    base = int(cell.get("pretrain")) if cell.has("pretrain") else given.full
+
+    def eupg(words: str) -> EUPG:
+        return EUPG(mechanism(words), given.learner, base, given.finetune, finetuner=given.finetuner)
+
+    return named(cell.method, given, eupg)
