@@ -170,12 +170,14 @@ def test_claim_names_the_block_the_features_and_what_stays():
     assert claim.leaves_open == ("class",)
     words = claim.sentence()
     assert "by the attribute picture (16 blocks of 8×8 pixels, each position permuted on its own), with prob" in words
-    assert "A block of 8×8 pixels is released as it is and shows what it shows of a person, and blocks of one" in words
+    assert "A block of 8×8 pixels is released as it is, and shows what it shows of a person." in words
+    assert "can often be put together again where their edges match" in words
     assert "Groups were formed by features of pictures, EfficientNetLite0(size=96, batch=512)" in words
     assert "inside each class" not in words
     assert "inside each class" in PixelPermutation(30, block=8, within_labels=True).guarantee(SCHEMA).sentence()
     single = PixelPermutation(30).guarantee(SCHEMA)
     assert "1024 single pixels" in single.covers[0]
+    assert "can often be put together again where their edges match" in single.sentence()
     assert not single.implies(claim), "another block is another claim"
 
 
@@ -233,3 +235,10 @@ def test_nothing_but_pytorch_and_numpy_is_needed():
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["20", "20"]
+
+
+@pytest.mark.parametrize("features", [PixelFeatures(), lambda images, device: np.zeros((len(images), 1))])
+def test_device_that_is_not_here_is_refused_before_anything_is_computed(features):
+    made = PixelPermutation(5, features=features, device="abacus")
+    with pytest.raises(DataError, match=r"PyTorch cannot use the device 'abacus'.*pass device='cpu'"):
+        made.groups(pictures())

@@ -21,7 +21,7 @@ from eupg.protect.guarantee import KAnonymous
 from eupg.protect.kanonymity import Groups
 from eupg.protect.public_features import EfficientNetLite0, Features, PublicFeatures, describe, principal
 from eupg.protect.release import Release
-from eupg.protect.wide_mdav import wide_mdav
+from eupg.protect.wide_mdav import check_device, wide_mdav
 from eupg.rng import Randomness
 
 # Random words held at a time.
@@ -83,10 +83,7 @@ class PixelPermutation:
                 "choose a smaller block"
             )
         one = "single pixels" if self.block == 1 else f"blocks of {self.block}×{self.block} pixels"
-        shown = (
-            f"a block of {self.block}×{self.block} pixels is released as it is and shows what it shows of a person, "
-            "and blocks of one picture can be put together again where their edges match"
-        )
+        shown = f"a block of {self.block}×{self.block} pixels is released as it is, and shows what it shows of a person"
         return KAnonymous(
             k=int(self.k),
             covers=(f"{picture.name} ({positions} {one}, each position permuted on its own)",),
@@ -94,7 +91,8 @@ class PixelPermutation:
             caveats=(
                 *schema.caveats,
                 *(() if self.block == 1 else (shown,)),
-                f"groups were formed by features of pictures, {self.features!r}, which must not come from records",
+                _JIGSAW,
+                f"groups were formed by features of pictures, {_name(self.features)}, which must not come from records",
                 *((_SAME_LABEL,) if self.within_labels else ()),
             ),
         )
@@ -112,18 +110,34 @@ class PixelPermutation:
                 )
         if len(data) < self.k:
             raise DataError(f"k={self.k} needs at least {self.k} records, got 0: protect more records together")
+        check_device(self.device)
         found = describe(self.features, picture.images(data.X), self.device)
         return _grouped(principal(found, self.dimensions, self.device), labels, int(self.k), self.device)
 
     def protect(self, data: Dataset, rng: Randomness) -> Release:
         """Group, permute every position's blocks inside its group, and shuffle the rows."""
+        return self.protect_in_groups(data, rng)[0]
+
+    def protect_in_groups(self, data: Dataset, rng: Randomness) -> tuple[Release, Groups]:
+        """Return the release, and the group of each picture in it; computed again on a GPU, it might be another."""
         claim, picture = self.guarantee(data.schema), data.schema.picture
         assert picture is not None
-        moved: Any = permute_blocks(picture.images(data.X), self.groups(data), self.block, rng.stage("blocks"))
-        return Release.shuffled(data, moved.reshape(len(data), -1), data.y, claim, rng)
+        groups = self.groups(data)
+        moved: Any = permute_blocks(picture.images(data.X), groups, self.block, rng.stage("blocks"))
+        return Release.shuffled(data, moved.reshape(len(data), -1), data.y, claim, rng), groups
 
 
+_JIGSAW = (
+    "neighbouring pixels or blocks of one picture can often be put together again where their edges match, which the "
+    "claim does not exclude"
+)
 _SAME_LABEL = "groups were formed inside each class: whoever tells a person's group from the others learns their label"
+
+
+def _name(features: PublicFeatures) -> str:
+    """Name what describes pictures; the ``repr`` of a plain function would differ from process to process."""
+    where, what = getattr(features, "__module__", ""), getattr(features, "__qualname__", "")
+    return f"{where}.{what}" if what else repr(features)
 
 
 def require_picture(schema: Schema, who: str, instead: str) -> Picture:
