@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from eupg import EUPG, TorchLearner
 from eupg.data.images import image_dataset, read_images
 from eupg.errors import DataError, MissingFramework, ParameterError
+from eupg.protect.pixel_dp import PixelDP
 
 RNG = np.random.default_rng(0)
 IMAGES = RNG.integers(0, 256, (4, 3, 6, 5), dtype=np.uint8)
@@ -34,6 +36,17 @@ def test_array_becomes_records_named_by_position():
     assert data.ids.tolist() == ["0", "1", "2", "3"]
     np.testing.assert_array_equal(data.schema.picture.images(data.X), IMAGES)
     assert image_dataset(IMAGES, [0, 1, 1, 0], classes=CLASSES, subjects=[*"aabb"]).subjects.tolist() == [*"aabb"]
+
+
+def test_claims_know_whether_people_are_named():
+    """What is drawn by person must not be called drawn by record, nor the other way round."""
+    method = EUPG(PixelDP(block=1), TorchLearner(), exposure=0.5)
+    for subjects, caveats in ((None, 2), ([*"aabb"], 1)):
+        data = image_dataset(IMAGES, [0, 1, 1, 0], classes=CLASSES, subjects=subjects)
+        assert (data.schema.subject is None) == (subjects is None)
+        assert data.schema.columns == IMAGES[0].size
+        claim = method.claim(method.mechanism.guarantee(data.schema), data)
+        assert len(claim.caveats) == caveats, claim.caveats
 
 
 @pytest.mark.parametrize(

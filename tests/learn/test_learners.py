@@ -73,7 +73,7 @@ def in_one_ensemble(learner, tables, efforts):
         matrix = xgb.DMatrix(data.X, label=data.y, feature_types=kinds, enable_categorical=True)
         parameters = learner._parameters(data, rng())
         if whole is not None and learner.refresh_leaves:
-            update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
+            update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1, "base_score": 0.5}
             whole = xgb.train(parameters | update, matrix, whole.num_boosted_rounds(), xgb_model=whole)
         whole = xgb.train(parameters, matrix, effort, xgb_model=whole)
     return whole, whole.predict(matrix)
@@ -109,6 +109,30 @@ def test_fit_with_known_scores_is_fit(classes, times, tmp_path):
     again = learner.load(tmp_path / "m")
     assert (len(again.boosters), again.effort) == (times + 1, scored.effort)
     np.testing.assert_array_equal(again.predict_proba(data.X), asked.predict_proba(data.X))
+
+
+def counted_labels(booster, reg_lambda: float) -> tuple[float, float, float]:
+    """Return what a file tells of its examples: the first guess, and how many there were, and how many with label 1."""
+    learner = json.loads(booster.save_raw("json"))["learner"]
+    guess = float(learner["learner_model_param"]["base_score"].strip("[]"))
+    tree = learner["gradient_booster"]["model"]["trees"][0]
+    spread, weight = tree["sum_hessian"][0], tree["base_weights"][0]
+    people = spread / (guess * (1 - guess))
+    return guess, people, people * guess + weight * (spread + reg_lambda)
+
+
+def test_refreshed_leaves_stand_beside_no_count_of_the_labels_before():
+    """The statistics of new leaves tell how many labels are left; the first guess must not tell how many there were."""
+    learner, data = XGBoostLearner(threads=1, refresh_leaves=True), people(200)
+    data = dataclasses.replace(data, y=np.where(np.arange(200) % 3 == 0, 0, data.y))
+    base = learner.fit(data, effort=3, rng=rng())
+    retained = data.select(np.arange(200) != 1)
+    guess, count, _ = counted_labels(base.boosters[0], learner.reg_lambda)
+    assert (guess, count) == pytest.approx((data.y.mean(), 200))
+    served = learner.fit(retained, effort=2, rng=rng(), start=base)
+    _, count, labels = counted_labels(served.boosters[0], learner.reg_lambda)
+    assert (count, labels) == pytest.approx((199, retained.y.sum()), abs=1e-3)
+    assert [counted_labels(b, learner.reg_lambda)[0] for b in served.boosters] == [0.5, 0.5]
 
 
 def test_scores_decide_what_is_learnt():

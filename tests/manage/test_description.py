@@ -1,5 +1,7 @@
 """A method as plain values: built again from them, or honest about what cannot be."""
 
+import copy
+import dataclasses
 import json
 
 import pytest
@@ -8,7 +10,9 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from eupg import EUPG, LightGBMLearner, LocalDP, ProbabilisticKAnonymity, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.errors import ParameterError, WorkspaceDamaged
 from eupg.learn.networks import MLP
-from eupg.manage.description import describe, rebuild
+from eupg.manage.description import agrees, describe, rebuild
+from eupg.protect.pixel_dp import PixelDP
+from eupg.protect.pixels import PixelPermutation
 
 METHODS = [
     EUPG(mechanism, learner, pretrain=3, finetune=2)
@@ -34,6 +38,39 @@ def test_methods_of_the_library_are_built_again(method):
 
 def test_descriptions_tell_methods_apart():
     assert len({json.dumps(describe(method)) for method in METHODS}) == len(METHODS)
+
+
+PICTURES = EUPG(PixelDP(), TorchLearner(), pretrain=3, finetune=2)
+
+
+@pytest.mark.parametrize("mechanism", [PixelDP(), PixelPermutation()], ids=repr)
+def test_options_left_alone_are_written_too(mechanism):
+    """Another default in a later version must not change a workspace, nor what a certificate says was done."""
+    noted = json.loads(json.dumps(describe(EUPG(mechanism, TorchLearner(), pretrain=3))))
+    assert set(noted["with"]["mechanism"]["with"]) == {f.name for f in dataclasses.fields(mechanism)}
+    assert noted["with"]["learner"]["with"]["optimiser"] == "adam"
+    assert rebuild(noted).mechanism == mechanism
+
+
+def test_description_from_before_an_option_came_to_be_means_its_default():
+    noted = json.loads(json.dumps(describe(PICTURES)))
+    del noted["with"]["mechanism"]["with"]["channels"], noted["with"]["learner"]["with"]["schedule"]
+    before = copy.deepcopy(noted)
+    assert agrees(PICTURES, noted)
+    assert noted == before
+    assert describe(rebuild(noted)) == describe(PICTURES)
+    for other in (
+        dataclasses.replace(PICTURES, mechanism=PixelDP(channels="shared")),
+        dataclasses.replace(PICTURES, learner=TorchLearner(schedule="one-cycle")),
+    ):
+        assert not agrees(other, noted)
+        assert agrees(other, describe(other))
+
+
+def test_method_with_parts_of_your_own_agrees_with_its_description():
+    method = EUPG(OwnMechanism(epsilon=1.0), SklearnLearner(), pretrain=1)
+    assert agrees(method, json.loads(json.dumps(describe(method))))
+    assert not agrees(method, describe(dataclasses.replace(method, pretrain=2)))
 
 
 class OwnMechanism(LocalDP):

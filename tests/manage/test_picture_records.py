@@ -1,13 +1,17 @@
 """Pictures in a workspace: their bytes in Parquet, and a forget from end to end."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 
 from eupg import EUPG, Manager, Seeded, TorchLearner
 from eupg.data.dataset import Dataset
+from eupg.data.images import image_dataset
 from eupg.errors import DataError
 from eupg.learn.resnet import ResNet18
 from eupg.manage.records import RecordFiles
+from eupg.protect.pixel_dp import PixelDP
 from eupg.protect.pixels import PixelPermutation
 from eupg.protect.public_features import PixelFeatures
 from pictures import pictures
@@ -72,6 +76,36 @@ def test_workspace_of_pictures_trains_forgets_certifies_and_opens_again(tmp_path
     assert again.status().records == len(held) - 2
     assert equal(again.space.read(again.space.current())[0], held.without(held.ids[:2].tolist()))
     again.close()
+
+
+def test_effective_k_counts_in_the_groups_that_were_permuted(tmp_path):
+    """A GPU may round another way when it is asked again, and then groups are others."""
+    asked = []
+
+    class Fickle(PixelFeatures):
+        def __call__(self, images, device):
+            asked.append(len(images))
+            return super().__call__(images[np.random.default_rng(len(asked)).permutation(len(images))], device)
+
+    mechanism = PixelPermutation(5, block=4, features=Fickle(), dimensions=None)
+    manager = Manager(tmp_path, EUPG(mechanism, TorchLearner(ResNet18(width=4)), 1, 1), rng=Seeded(1))
+    manager.train(pictures(60), hold_out=0.0)
+    manager.close()
+    assert len(asked) == 1
+
+
+def test_workspace_forgets_all_pictures_of_a_person(tmp_path):
+    images = np.random.default_rng(2).integers(0, 256, (60, 3, 8, 8), dtype=np.uint8)
+    owners = [f"person {i // 2}" for i in range(60)]
+    records = image_dataset(images, np.arange(60) % 2, classes=("cat", "dog"), subjects=owners)
+    with closing(Manager(tmp_path, EUPG(PixelDP(), TorchLearner(ResNet18(width=4)), 1, 1), rng=Seeded(1))) as manager:
+        manager.train(records, hold_out=0.0)
+        request = manager.request_erasure(subject="person 7")
+        assert manager.forget().records == 2
+        claim = manager.certify(request.id).body.claimed.claim
+        assert claim.epsilon == 2 * PixelDP().guarantee(records.schema).epsilon
+        left = manager.space.read(manager.space.current())[0]
+        np.testing.assert_array_equal(left.X, records.X[np.array(owners) != "person 7"])
 
 
 def test_part_of_a_table_keeps_its_own_pictures(files):

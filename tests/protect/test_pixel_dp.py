@@ -171,6 +171,21 @@ def test_what_does_not_fit_is_refused():
         PixelDP().protect(pictures().select(np.zeros(40, bool)), Secret())
     with pytest.raises(ParameterError, match="cannot be drawn exactly: ask for a larger ε"):
         PixelDP(1e-12, unit="picture").channel(COLOUR.picture)
+    with pytest.raises(ParameterError, match="cannot be drawn exactly: ask for a smaller ε"):
+        PixelDP(1e13).channel(COLOUR.picture)
+
+
+@pytest.mark.parametrize("epsilon", [1e7, 1e9])
+def test_hardly_any_noise_is_checked_like_any_other(epsilon):
+    made = PixelDP(epsilon)
+    check_steps(made.channel(COLOUR.picture), epsilon / (255 * 16))
+
+
+def test_figure_for_a_few_pixels_says_that_it_is_of_one_release():
+    once = PixelDP(1.0).guarantee(COLOUR)
+    twice = once.compose(once).sentence()
+    assert "ε=384" in twice
+    assert "in one release two pictures that differ in at most 16 pixels of one channel have ε=1" in twice
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eupg.data.attribute import Categorical, Role
+from eupg.data.attribute import Attribute, Categorical, Key, Role
 from eupg.data.dataset import Dataset
 from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
@@ -20,15 +20,20 @@ _GREY = ("1", "L", "LA")
 _COLOUR = ("P", "PA", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
-def picture_schema(shape: Sequence[int], classes: Iterable[str], *, inferred: bool = False) -> Schema:
+def picture_schema(
+    shape: Sequence[int], classes: Iterable[str], *, inferred: bool = False, named: bool = False
+) -> Schema:
     """Describe pictures of one (channels, height, width) and the list of their classes.
 
-    ``inferred`` says that the list was read from the records and is not known to be public.
+    ``inferred`` says that the list was read from the records and is not known to be public, ``named`` that it is known
+    to whom each picture belongs.
     """
     channels, height, width = shape
     picture = Picture(name="picture", channels=channels, height=height, width=width)
     seen = ("categories",) if inferred else ()
-    return Schema((picture, Categorical(name="class", role=Role.LABEL, categories=tuple(classes), inferred=seen)))
+    label = Categorical(name="class", role=Role.LABEL, categories=tuple(classes), inferred=seen)
+    people: tuple[Attribute, ...] = (Key(name="person", role=Role.SUBJECT),) if named else ()
+    return Schema((picture, *people, label))
 
 
 def image_dataset(
@@ -61,7 +66,7 @@ def image_dataset(
     pixels = _check_axes(np.asarray(images))
     if isinstance(classes, str):
         raise ParameterError(f"classes is a list of names, got the text {classes!r}: write [{classes!r}, …]")
-    schema = picture_schema(pixels.shape[1:], classes)
+    schema = picture_schema(pixels.shape[1:], classes, named=subjects is not None)
     names = _names(range(len(pixels)) if ids is None else ids, "ids")
     people = names if subjects is None else _names(subjects, "subjects")
     y = _check_labels(np.asarray(labels), len(pixels), tuple(classes))

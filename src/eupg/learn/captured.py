@@ -1,8 +1,10 @@
 """A whole training step as one CUDA graph: launching the kernels of a small network takes longer than running them.
 
 The graph works on a network, an optimiser and a batch of its own, at fixed addresses; a fit copies its weights in and
-out. Captured steps are kept, a few of them, so that many short fits do not capture again. What is kept between fits is
-wiped: weights, gradients, moments and the last batch. A batch of another size takes the same step without the graph.
+out. Captured steps are kept, a few of them, so that many short fits do not capture again. Between fits weights,
+gradients, moments and the last batch are wiped. What the graph computed on the way, scaled pixels among it, stays in
+its own GPU memory until its next step or :func:`drop_captured`. A batch of another size takes the same step without
+the graph.
 """
 
 from __future__ import annotations

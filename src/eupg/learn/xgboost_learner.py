@@ -29,6 +29,8 @@ from eupg.learn.learner import (
 )
 
 _FORMAT = "eupg-xgboost-1"
+# What every model that goes on from another starts at, whoever its examples are.
+_FIRST_GUESS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +181,9 @@ class XGBoostLearner:
 
 def _refreshed(booster: xgb.Booster, parameters: dict[str, Any], matrix: xgb.DMatrix) -> xgb.Booster:
     """Return trees with new leaves."""
-    update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1}
+    # The base model's first guess is the share of classes among those who were released, and the new leaves' statistics
+    # hold that of those who are left: together they would give away the labels of those who left.
+    update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1, "base_score": _FIRST_GUESS}
     return xgb.train(parameters | update, matrix, booster.num_boosted_rounds(), xgb_model=booster)
 
 
@@ -187,7 +191,7 @@ def _further(parameters: dict[str, Any], matrix: xgb.DMatrix, effort: int) -> xg
     """Return trees that start from the matrix's margins."""
     # Margins take the place of the first guess, which would otherwise be the share of classes: beside that of a base
     # model it would give away the labels of those who left.
-    return xgb.train(parameters | {"base_score": 0.5}, matrix, effort)
+    return xgb.train(parameters | {"base_score": _FIRST_GUESS}, matrix, effort)
 
 
 def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:

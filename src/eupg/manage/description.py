@@ -7,8 +7,8 @@ part of your own is noted by its ``repr``: open such a workspace with the same m
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
-from dataclasses import Field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
 from eupg.errors import ParameterError, WorkspaceDamaged
@@ -51,17 +51,34 @@ def describe(thing: object) -> Json:
     name = type(thing).__name__
     if name in _CLASSES and type(thing).__module__.split(".")[0] == _CLASSES[name].split(".")[0]:
         if is_dataclass(thing):
-            return {"class": name, "with": {f.name: describe(getattr(thing, f.name)) for f in _said(thing)}}
+            return {"class": name, "with": {f.name: describe(getattr(thing, f.name)) for f in fields(thing) if f.init}}
         changed = {k: describe(v) for k, v in thing.get_params(deep=False).items()}  # type: ignore[attr-defined]
         return {"class": name, "with": changed}
     return {"opaque": repr(thing)}
 
 
-def _said(thing: Any) -> Iterator[Field[Any]]:
-    """Yield the settings that are written down: options that were left alone are not, as more may come to be."""
-    for f in fields(thing):
-        if f.init and not (f.kw_only and getattr(thing, f.name) == f.default):
-            yield f
+def agrees(method: object, noted: Json) -> bool:
+    """Tell whether a method is the one that was described, perhaps before it had all the options it has now.
+
+    Every setting is written down, so that another default in a later version changes no workspace. An option that came
+    to be later does, left alone, what was done before there was one: a description without it means its default.
+    """
+    return describe(method) == _completed(noted)
+
+
+def _completed(noted: Json) -> Json:
+    """Return a description with the options that its classes got since."""
+    if isinstance(noted, list):
+        return [_completed(part) for part in noted]
+    if not isinstance(noted, Mapping):
+        return noted
+    parts = {key: _completed(value) for key, value in noted.items()}
+    name, said = parts.get("class"), parts.get("with")
+    if isinstance(said, dict) and isinstance(name, str) and name in _CLASSES:
+        kind = getattr(importlib.import_module(_CLASSES[name]), name)
+        since = [f for f in fields(kind) if f.init and f.name not in said] if is_dataclass(kind) else []
+        parts["with"] = said | {f.name: describe(f.default) for f in since if f.default is not MISSING}
+    return parts
 
 
 def rebuild(values: Json) -> EUPG:

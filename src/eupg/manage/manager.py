@@ -34,7 +34,7 @@ from eupg.forget.eupg import EUPG
 from eupg.learn.learner import Model
 from eupg.manage.auditing import audit_served
 from eupg.manage.checking import check_certificate, check_workspace
-from eupg.manage.description import describe, rebuild
+from eupg.manage.description import agrees, rebuild
 from eupg.manage.evidence import body_for
 from eupg.manage.forgetting import enough_to_audit
 from eupg.manage.intake import accept as accept_all
@@ -88,7 +88,7 @@ class Manager:
         self._served: tuple[Digest, Model] | None = None
         # The records of the last forget, in memory alone, so that an audit can still ask about them.
         self._last: tuple[int, Dataset] | None = None
-        if method is not None and self.space.trained and describe(method) != self.space.method:
+        if method is not None and self.space.trained and not agrees(method, self.space.method):
             raise ParameterError(
                 f"this workspace holds a trained model of another method than {method!r}: open it without naming one, "
                 "or use another folder"

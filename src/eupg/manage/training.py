@@ -22,8 +22,10 @@ from eupg.forget.protected_training import ProtectedTraining
 from eupg.learn.learner import Model
 from eupg.manage.current import Release
 from eupg.manage.store import Digest
+from eupg.protect import release
 from eupg.protect.guarantee import KAnonymous, NoGuarantee
-from eupg.protect.kanonymity import constant_share
+from eupg.protect.kanonymity import Groups, constant_share
+from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 from eupg.watch import Watch
 
@@ -36,7 +38,7 @@ class Base:
 
     model: Model
     release: Release
-    groups: NDArray[np.int64] | None
+    groups: Groups | None
 
     def kept_as(self, digest: Digest) -> Self:
         """Return the same once the model is kept: where it is all that was released, its digest is the release's."""
@@ -56,15 +58,13 @@ def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Bas
         model, claimed = watch("pretrain", lambda: method.base(data, rng))
         return Base(model, Release(digest="", claim=method.claim(claimed, data).to_json(), k=None, constant={}), None)
     mechanism = method.mechanism
-    release = watch("protect", lambda: mechanism.protect(data, rng.stage("protect")))
-    grouped: Callable[[Dataset], NDArray[np.int64]] | None = getattr(mechanism, "groups", None)
-    groups = grouped(data) if grouped is not None else None
-    digest = hashlib.sha256(np.ascontiguousarray(release.X).tobytes() + np.ascontiguousarray(release.y).tobytes())
+    made, groups = watch("protect", lambda: _protected(mechanism, data, rng.stage("protect")))
+    digest = hashlib.sha256(np.ascontiguousarray(made.X).tobytes() + np.ascontiguousarray(made.y).tobytes())
     model = watch(
         "pretrain",
-        lambda: method.learner.fit(release, effort=method.pretrain, rng=rng.stage("pretrain").generator()),
+        lambda: method.learner.fit(made, effort=method.pretrain, rng=rng.stage("pretrain").generator()),
     )
-    claim = method.claim(release.guarantee, data)
+    claim = method.claim(made.guarantee, data)
     about = Release(
         digest=digest.hexdigest(),
         claim=claim.to_json(),
@@ -72,6 +72,15 @@ def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Bas
         constant={} if groups is None else constant_share(data, groups),
     )
     return Base(model, about, groups)
+
+
+def _protected(mechanism: Mechanism, data: Dataset, rng: Randomness) -> tuple[release.Release, Groups | None]:
+    """Return a release, and the groups it was made in where there are some: the very ones, where they are given."""
+    if hasattr(mechanism, "protect_in_groups"):
+        together: tuple[release.Release, Groups] = mechanism.protect_in_groups(data, rng)
+        return together
+    grouped: Callable[[Dataset], Groups] | None = getattr(mechanism, "groups", None)
+    return mechanism.protect(data, rng), None if grouped is None else grouped(data)
 
 
 def held_apart(data: Dataset, hold_out: float | Dataset, rng: np.random.Generator) -> tuple[Dataset, Dataset]:

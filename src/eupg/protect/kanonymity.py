@@ -61,12 +61,16 @@ class ProbabilisticKAnonymity:
 
     def protect(self, data: Dataset, rng: Randomness) -> Release:
         """Group, permute every quasi-identifier inside its group, and shuffle the rows."""
+        return self.protect_in_groups(data, rng)[0]
+
+    def protect_in_groups(self, data: Dataset, rng: Randomness) -> tuple[Release, Groups]:
+        """Return the release, and the group of each record in it."""
         claim = self.guarantee(data.schema)
         groups = self.groups(data)
         X = data.X.copy()
         for j in _permuted(data.schema):
             X[:, j] = X[rng.stage(f"attribute {j}").permutation_within(groups), j]
-        return Release.shuffled(data, X, data.y, claim, rng)
+        return Release.shuffled(data, X, data.y, claim, rng), groups
 
 
 @dataclass(frozen=True)

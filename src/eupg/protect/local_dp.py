@@ -58,6 +58,11 @@ class LocalDP:
             if value is not None and not (number and math.isfinite(value) and value > 0):
                 raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
 
+    @property
+    def rows_are_independent(self) -> bool:
+        """Each record goes through channels of its own, unless these were learnt from all records."""
+        return not self.unsafe_learn_embeddings
+
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: ε for the features of one record, plus the label's budget if it has one."""
         require_table(schema, "LocalDP", "PixelDP")

@@ -40,6 +40,15 @@ class Unprotected:
         return Release.shuffled(data, data.X, data.y, self.guarantee(data.schema), rng)
 
 
+def rows_are_independent(mechanism: Mechanism) -> bool:
+    """Tell whether a mechanism treats each record on its own, so that n records are n independent runs.
+
+    It must say so itself, by an attribute of this name. Where rows are permuted among each other, or drawn from counts
+    of all records, one record shapes many rows, and they are one run together.
+    """
+    return bool(getattr(mechanism, "rows_are_independent", False))
+
+
 def require_rows(data: Dataset, least: int) -> None:
     """Refuse a table with fewer rows than a mechanism needs."""
     if len(data) < least:

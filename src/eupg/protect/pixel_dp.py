@@ -30,6 +30,8 @@ from eupg.rng import Randomness
 _BRIGHTEST = 255
 # Channels are built for a hair less than what is claimed: the finest of these that rounding does not cross.
 _HAIRS = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
+# Beyond this e^rate overflows; weights are whole numbers below 2⁶³ and cannot fall by as much anyway.
+_STEEPEST = 700.0
 # Sums that go through a channel at a time.
 _AT_ONCE = 2**20
 
@@ -80,6 +82,11 @@ class PixelDP:
         for name, known in (("unit", ("pixels", "picture")), ("channels", ("each", "shared"))):
             if getattr(self, name) not in known:
                 raise ParameterError(f"{name} must be {known[0]!r} or {known[1]!r}, got {getattr(self, name)!r}")
+
+    @property
+    def rows_are_independent(self) -> bool:
+        """Each picture goes through channels of its own."""
+        return True
 
     def record_epsilon(self, picture: Picture) -> float:
         """Return what replacing a whole picture by any other costs."""
@@ -141,7 +148,9 @@ class PixelDP:
                 f"two pictures that differ in {pixels} of one channel have ε={few}, and ε={all_of_them} where these "
                 f"pixels differ in all {picture.channels} channels"
             )
-        return (f"noise was set for a part of a picture: {between}; ε={whole} is for replacing a whole picture",)
+        # A claim about several releases keeps these words, and its own ε is the sum.
+        words = f"in one release {between}; ε={whole} is for replacing a whole picture"
+        return (f"noise was set for a part of a picture: {words}",)
 
 
 def _averaged(images: Bytes, block: int, channel: LaplaceChannel, rng: Randomness) -> Bytes:
@@ -167,7 +176,8 @@ def sum_channel(size: int, step: float) -> LaplaceChannel:
             return channel
         except PrivacyError:
             continue
-    raise ParameterError(f"noise of ε={step:g} for one step in brightness cannot be drawn exactly: ask for a larger ε")
+    other = "larger" if step < 1 else "smaller"
+    raise ParameterError(f"noise of ε={step:g} for one step in brightness cannot be drawn exactly: ask for a {other} ε")
 
 
 def _weights(size: int, step: float, hair: float) -> Weights:
@@ -179,7 +189,7 @@ def _weights(size: int, step: float, hair: float) -> Weights:
     centre = math.tanh(rate / 2)
     shape = np.maximum(np.exp(-rate * np.arange(size)), min(1.0, 4 / (hair * step) / TOTAL / centre))
     # The last weight gathers all that moves farther: so much that the tails, too, fall by one step's factor.
-    shape[-1] = max(shape[-2] / math.expm1(rate), shape[-1])
+    shape[-1] = max(shape[-2] / math.expm1(min(rate, _STEEPEST)), shape[-1])
     noise: Weights = np.rint(shape * (TOTAL / (2 * shape.sum() - shape[0]))).astype(np.uint64)
     # What rounding lost or gained goes where it weighs least.
     if noise[0] > noise[-1]:

@@ -52,6 +52,7 @@ def wide_mdav(X: ArrayLike, k: int, *, device: str = "cpu") -> Integers:
     check_enough(table, k)
     if len(table) < 2 * k:
         return np.zeros(len(table), np.int64)
+    check_device(device)
     import torch
 
     with torch.no_grad():
@@ -60,14 +61,21 @@ def wide_mdav(X: ArrayLike, k: int, *, device: str = "cpu") -> Integers:
         return search.labels.cpu().numpy()
 
 
+def check_device(device: str) -> None:
+    """Refuse a device that PyTorch does not know or does not find here."""
+    import torch
+
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise DataError(f"PyTorch cannot use the device {device!r} ({error}): pass device='cpu'") from error
+
+
 def _scaled(table: Matrix, device: str) -> Tensor:
     """Put the mean at 0 and the farthest number at 1: groups stay the same, and single precision goes far."""
     import torch
 
-    try:
-        rows = torch.tensor(table, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise DataError(f"PyTorch cannot use the device {device!r} ({error}): pass device='cpu'") from error
+    rows = torch.tensor(table, device=device)
     # Divided first, so that no sum overflows; in the input's own precision.
     rows /= rows.abs().max().clamp_min(torch.finfo(rows.dtype).tiny)
     rows -= rows.mean(dim=0, dtype=torch.float64).to(rows.dtype)
