@@ -14,7 +14,11 @@ from eupg.protect.channel import LaplaceChannel, randomised_response
 from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.local_dp import LocalDP
+from eupg.protect.mechanism import Unprotected, rows_are_independent
+from eupg.protect.pixel_dp import PixelDP
+from eupg.protect.pixels import PixelPermutation
 from eupg.protect.release import Release
+from eupg.protect.synthesis import DPSynthesis
 from eupg.rng import Seeded
 from people import SCHEMA
 
@@ -246,6 +250,32 @@ def test_mechanism_audit_refuses_what_it_cannot_judge():
 
     with pytest.raises(DataError, match="expected a row a record, got 50 rows for 100"):
         audit_mechanism_epsilon(Halves(1.0), SCHEMA, HERE, THERE, 100, Seeded(0))
+
+
+def test_only_mechanisms_that_treat_each_record_on_its_own_have_independent_rows():
+    assert rows_are_independent(LocalDP(1.0))
+    assert rows_are_independent(PixelDP(1.0))
+    learnt = LocalDP(1.0, unsafe_learn_embeddings=True)
+    for mechanism in (DPSynthesis(), ProbabilisticKAnonymity(5), PixelPermutation(5), Unprotected(), learnt):
+        assert not rows_are_independent(mechanism)
+
+
+def test_rows_that_depend_on_each_other_are_not_taken_for_runs():
+    """A hundred synthetic rows are drawn from one set of answers: one run, whatever their number."""
+    message = r"DPSynthesis does not say that its rows are independent.* 100 rows are one run.* to epsilon_lower_bound"
+    with pytest.raises(ParameterError, match=message):
+        audit_mechanism_epsilon(DPSynthesis(1.0, rows=100), SCHEMA, HERE, THERE, 100, Seeded(0))
+
+
+def test_rows_of_one_synthesis_taken_for_runs_would_refute_a_claim_that_holds():
+    """Why they are refused: both inputs are alike (ε = 0), and each release's noise moves all of its rows together."""
+
+    class SaysSo(DPSynthesis):
+        rows_are_independent = True
+
+    same = {"v": 2, "town": "b", "ill": "no"}
+    found = audit_mechanism_epsilon(SaysSo(0.02, rows=2000), SMALL, same, same, 2000, Seeded(0), confidence=SURE)
+    assert found.contradicts(0.02)
 
 
 def test_claim_is_compared_with_its_delta():

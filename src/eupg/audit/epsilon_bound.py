@@ -22,7 +22,7 @@ from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.guarantee import DifferentiallyPrivate
-from eupg.protect.mechanism import Mechanism
+from eupg.protect.mechanism import Mechanism, rows_are_independent
 from eupg.rng import Randomness
 
 Floats = NDArray[np.float64]
@@ -158,15 +158,16 @@ def audit_mechanism_epsilon(
 ) -> EpsilonBound:
     """Protect one record n times, and another n times, and bound ε from what comes out.
 
-    For mechanisms that treat each record on its own, such as local differential privacy: n copies in one table are
-    then n independent runs. A released row is one output, all of its attributes together. Where these are too many to
-    count one by one, a row's score is the sum of its attributes' log-ratios: a quarter of the runs estimates these, a
-    quarter chooses the threshold, and half are counted.
+    For mechanisms that treat each record on its own, such as local differential privacy, and say so by an attribute
+    ``rows_are_independent``: n copies in one table are then n independent runs. Others are refused. A released row is
+    one output, all of its attributes together. Where these are too many to count one by one, a row's score is the sum
+    of its attributes' log-ratios: a quarter of the runs estimates these, a quarter chooses the threshold, and half are
+    counted.
 
     Parameters
     ----------
     mechanism
-        What to audit; its claim must be differential privacy.
+        What to audit; its claim must be differential privacy, and its rows independent.
     schema
         What the columns mean; columns that name records or people are left out.
     first_record, second_record
@@ -178,8 +179,7 @@ def audit_mechanism_epsilon(
     claim = mechanism.guarantee(schema)
     if not isinstance(claim, DifferentiallyPrivate):
         raise ParameterError(f"ε belongs to differential privacy, got a claim of {claim.notion}: audit linkage instead")
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 4:
-        raise ParameterError(f"n must be a whole number of at least 4, got {n!r}")
+    _check_runs(mechanism, n)
     tables = [_copies(schema, record, int(n)) for record in (first_record, second_record)]
     one, two = (np.r_[t.X[0], t.y[0]] for t in tables)
     same = (one == two) | (np.isnan(one) & np.isnan(two))
@@ -194,6 +194,18 @@ def audit_mechanism_epsilon(
         rows.append(np.column_stack([release.X, release.y]))
     _check_share(confidence, "confidence")
     return _apart(*_outcomes(rows[0], rows[1]), confidence, claim.delta)
+
+
+def _check_runs(mechanism: Mechanism, n: int) -> None:
+    """Refuse rows that are not runs of their own, and too few of them."""
+    if not rows_are_independent(mechanism):
+        raise ParameterError(
+            f"{type(mechanism).__name__} does not say that its rows are independent, so that {n} rows are one run and "
+            f"not {n}: run it on two neighbouring tables, many times each, and give one number a run to "
+            "epsilon_lower_bound; if it does treat each record on its own, set its rows_are_independent to True"
+        )
+    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 4:
+        raise ParameterError(f"n must be a whole number of at least 4, got {n!r}")
 
 
 def _apart(

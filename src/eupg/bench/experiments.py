@@ -23,6 +23,10 @@ _OTHERS = ("lightgbm", "logistic")
 _REFRESHED = "EUPG k=30, leaves refreshed"
 _SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 _TUNED: dict[str, Value] = {"recipe": "tuned", "forget": 0.05, "references": 8}
+_CANARIED = ("logistic", "xgboost")
+_CLAIMED = ("synthesis ε=1", "synthesis ε=4", "synthesis ε=10")
+# The fewer people, the more one of them shows. So many runs can refute an ε of up to about 4.2.
+_CANARY: dict[str, Value] = {"people": 200, "runs": 500}
 
 
 def _swept(word: str, values: Sequence[Value]) -> tuple[str, ...]:
@@ -63,6 +67,13 @@ EXPERIMENTS = (
             Grid("exposure", ("rand_hie",), ("logistic",), ("From scratch",), {"exposure": (0.05, 1.0)}),
             Grid("exposure", ("rand_hie",), ("logistic",), ("Short retrain",), {"exposure": 1.0}),
             Grid("exposure_audit", ("rand_hie",), ("logistic",), ("k=30",), {"exposure": 0.05, "references": 4}),
+            Grid(
+                "epsilon_models",
+                ("rand_hie",),
+                ("logistic",),
+                ("synthesis ε=1",),
+                {"people": 100, "runs": 4, "exposure": 0.1, "canary": ("never seen raw", "seen raw")},
+            ),
             Grid(
                 "runtime",
                 ("rand_hie",),
@@ -112,6 +123,35 @@ EXPERIMENTS = (
             ),
         ),
         core_minutes=30,
+    ),
+    Experiment(
+        "epsilon_models",
+        "a lower bound on ε of models with and without one person made to be found, and controls that see them raw",
+        (
+            Grid(
+                "epsilon_models",
+                ("adult",),
+                _CANARIED,
+                ("Unprotected",),
+                {**_CANARY, "exposure": 1.0, "canary": "seen raw"},
+            ),
+            Grid(
+                "epsilon_models",
+                ("adult",),
+                _CANARIED,
+                _CLAIMED,
+                {**_CANARY, "exposure": (0.0, 0.1, 1.0), "canary": "never seen raw"},
+            ),
+            Grid(
+                "epsilon_models",
+                ("adult",),
+                _CANARIED,
+                _CLAIMED,
+                {**_CANARY, "exposure": (0.1, 1.0), "canary": "seen raw"},
+            ),
+        ),
+        core_minutes=7,
+        most_repeats=1,
     ),
     Experiment(
         "quality_mlp",

@@ -43,6 +43,7 @@ KINDS = {
     "base": Kind("eupg.bench.base", frozenset()),
     "exposure": Kind("eupg.bench.exposure", frozenset({"exposure"})),
     "exposure_audit": Kind("eupg.bench.exposure_audit", frozenset()),
+    "epsilon_models": Kind("eupg.bench.epsilon_models", frozenset({"model", "exposure", "canary"})),
     "runtime": Kind("eupg.bench.runtime", frozenset({"method", "finetune"}), alone=True),
     # All that share reference models are one job: there is one GPU.
     "pictures": Kind(

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from eupg.bench.experiments import experiment
 from eupg.bench.report.book import Book, Where, place
 from eupg.bench.report.quality import views
+from eupg.bench.report.refuted import refuted
 from eupg.bench.report.view import View
 from eupg.bench.report.words import MISSING, MODELS, NONE, SETS, listed, percent, shown, signed, span, table
 from eupg.bench.spread import Spread
@@ -119,7 +120,7 @@ def exposure_audit(book: Book) -> dict[str, str]:
         for group in _GROUPS:
             means = [one.auc.mean for one in found if one.auc and (one.method, one.group) == (method, group)]
             values[f"{word}_{group.split(' ')[0]}"] = span(means)
-    return values
+    return values | refuted(book)
 
 
 def _seen(book: Book) -> Iterator[_Seen]:
