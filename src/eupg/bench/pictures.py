@@ -127,7 +127,7 @@ class _Case:
         self.rng = repetition(number)
         self.members, self.retained = requests(self.source, suite.share, self.rng)
         self.trainings = Trainings(self.source.train, self.rng)
-        self._attack: RMIA | None = None
+        self._attacks: dict[int, RMIA] = {}
 
     def run(self, cell: Cell) -> Found:
         """Train, forget and measure one method."""
@@ -143,6 +143,8 @@ class _Case:
             "records": {"train": len(self.source.train), "forgotten": len(self.members)},
             "references_reused": self.suite.reused,
             "device": _device_name(),
+            # The word for a recipe may come to mean another one.
+            "learner": repr(picture_methods.recipe(cell).brief),
             "claim": after.claim.to_json(),
         }
         return Found(metrics, seconds, shared)
@@ -157,6 +159,7 @@ class _Case:
     def _audited(self, cell: Cell, model: Model) -> dict[str, float]:
         scored = self.members.plus(self.suite.nonmembers)
         probabilities, inside = self.suite.references(cell)
+        attack = self._attacks.get(len(inside))
         place = {name: row for row, name in enumerate(self.suite.scored.ids.tolist())}
         rows = [place[name] for name in scored.ids.tolist()]
         report = audit_predictions(
@@ -165,11 +168,11 @@ class _Case:
             np.arange(len(scored)) < len(self.members),
             probabilities[:, rows],
             inside[:, rows],
-            attack=self._attack,
+            attack=attack,
             signal=Kind.TAYLOR,
         )
         # Tuned on the references alone, so that it is the same for every model.
-        self._attack = self._attack or RMIA(a=float(report.parameters["a"]))
+        self._attacks[len(inside)] = attack or RMIA(a=float(report.parameters["a"]))
         return audited(report)
 
 

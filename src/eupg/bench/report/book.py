@@ -28,11 +28,19 @@ class Book:
     results
         What counts of a results file: one result a cell.
     linkage
-        What matching blocks of pictures finds, by size of a block; see :mod:`eupg.bench.report.linkage`.
+        What blocks of pictures show, by size of a block; see :mod:`eupg.bench.report.linkage`.
+    searched
+        What recipes for pictures gave on held-out ones; see :mod:`eupg.bench.report.picture_search`.
     """
 
-    def __init__(self, results: Iterable[Result], *, linkage: Mapping[int, Linkage] | None = None) -> None:
-        self.linkage = dict(linkage or {})
+    def __init__(
+        self,
+        results: Iterable[Result],
+        *,
+        linkage: Mapping[int, Linkage] | None = None,
+        searched: Mapping[str, dict[str, float]] | None = None,
+    ) -> None:
+        self.linkage, self.searched = dict(linkage or {}), dict(searched or {})
         self.results = {result.cell.key: result for result in results}
         self._runs: dict[str, dict[int, Result]] = {}
         for result in self.results.values():

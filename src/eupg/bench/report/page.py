@@ -20,6 +20,7 @@ from eupg.bench.report import (
 from eupg.bench.report.book import Book
 from eupg.bench.report.linkage import read_linkage
 from eupg.bench.report.notes import filled, note
+from eupg.bench.report.picture_search import read_search
 from eupg.bench.results import read
 from eupg.errors import DataError, StorageError
 
@@ -49,11 +50,11 @@ SECTIONS: dict[str, Callable[[Book], dict[str, str]]] = {
 
 
 def book_of(results: Path) -> Book:
-    """Read a results file as a book of figures, and what lies beside it about blocks of pictures."""
+    """Read a results file as a book of figures, and what lies beside it about pictures."""
     found = read(results).newest.values()
     if not found:
         raise DataError(f"{results} holds no results: run experiments first (eupg bench run), or name a file")
-    return Book(found, linkage=read_linkage(results.parent))
+    return Book(found, linkage=read_linkage(results.parent), searched=read_search(results.parent))
 
 
 def page(book: Book) -> str:

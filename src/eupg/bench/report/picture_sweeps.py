@@ -21,7 +21,7 @@ from eupg.bench.report.picture_places import (
 )
 from eupg.bench.report.quality import EUPG
 from eupg.bench.report.view import SHORT, UTILITY, View, above
-from eupg.bench.report.words import MISSING, NONE, signed, span, table
+from eupg.bench.report.words import MISSING, NONE, listed, signed, span, table
 from eupg.bench.spread import Spread
 
 _METRICS = {"utility": UTILITY, "mia_auc": RMIA}
@@ -42,15 +42,14 @@ def block_table(book: Book) -> dict[str, str]:
                 NONE if over is None else signed(over),
                 base.shown(SET, method, RMIA, 1),
                 tuned.shown(SET, method, RMIA, 1),
-                *_linked(book.linkage.get(block)),
             ]
         )
     control = [short.shown(SET, SHORT), NONE, NONE, short.shown(SET, SHORT, RMIA, 1)]
-    rows.append(["short retrain", NONE, *control, *[NONE] * 4])
+    rows.append(["short retrain", NONE, *control])
     after = f"after {count} epochs"
     head = ["block", "base alone", after, "above the short retrain", "RMIA AUC, base alone", f"RMIA AUC, {after}"]
     return {
-        "blocks_table": table([*head, "unique blocks", "best match", "linked", "bound"], rows),
+        "blocks_table": table(head, rows),
         "blocks_gain": _gain(tuned, [sizes[min(sizes)], sizes[max(sizes)]]),
         "blocks_base": _gain(base, [sizes[min(sizes)], sizes[max(sizes)]]),
         "blocks_rmia": span(_mean(tuned.spread(SET, method, RMIA)) for method in sizes.values()),
@@ -59,8 +58,29 @@ def block_table(book: Book) -> dict[str, str]:
     }
 
 
-def _linked(found: Linkage | None) -> list[str]:
-    return [MISSING] * len(Linkage._fields) if found is None else [f"{share:.1f} %" for share in found]
+def shown_table(book: Book) -> dict[str, str]:
+    """Return the table of what blocks show to two adversaries, and on how many pictures that was found."""
+    head = ["block", "unique blocks", "best match", "linked", "bound", "edges", "whole rows"]
+    rows = [[_name(block), *_found(book.linkage.get(block))] for block in blocks()]
+    known = [book.linkage[block] for block in blocks() if block in book.linkage]
+    return {
+        "shown_table": table(head, rows),
+        "shown_pictures": listed(sorted({f"{one.pictures:,.0f}" for one in known}), MISSING),
+        "shown_originals": listed(sorted({f"{one.originals:,.0f}" for one in known}), MISSING),
+    }
+
+
+def _found(found: Linkage | None) -> list[str]:
+    if found is None:
+        return [MISSING] * 6
+    return [
+        f"{found.unique_blocks:.1f} %",
+        f"{found.best_match:.1f} %",
+        f"{found.linked:.1f} % ({found.linked_low:.1f} to {found.linked_high:.1f})",
+        f"{found.bound:.1f} %",
+        f"{found.edges:.1f} % ({found.edges_low:.1f} to {found.edges_high:.1f})",
+        f"{found.rows:.1f} %",
+    ]
 
 
 def _gain(view: View, ends: list[str]) -> str:
@@ -81,8 +101,10 @@ def epochs_tables(book: Book) -> dict[str, str]:
     values = {f"epochs_{metric}": _by_epochs(book, metric) for metric in _METRICS}
     curves = {method: curve(book, method, UTILITY) for method in (SHORT, EUPG[1], CERTIFIED)}
     for word, method in (("eupg", EUPG[1]), ("certified", CERTIFIED)):
-        apart = [above(curves[method].get(n), curves[SHORT].get(n)) for n in EPOCHS if n]
-        values[f"epochs_{word}_apart"] = span(apart, 2, sign=True)
+        apart = {n: above(curves[method].get(n), curves[SHORT].get(n)) for n in EPOCHS if n}
+        known = [n for n, found in apart.items() if found is not None]
+        values[f"epochs_{word}_apart"] = span(apart.values(), 2, sign=True)
+        values[f"epochs_{word}_at"] = span(known, 0)
     return values
 
 

@@ -22,7 +22,8 @@ from eupg.bench.report.picture_places import (
     paper_recipe,
     tuned_epochs,
 )
-from eupg.bench.report.picture_sweeps import block_table, epochs_tables
+from eupg.bench.report.picture_search import search_table
+from eupg.bench.report.picture_sweeps import block_table, epochs_tables, shown_table
 from eupg.bench.report.picture_times import times
 from eupg.bench.report.quality import COMPARED, EUPG, FIGURES, beside_paper
 from eupg.bench.report.versus import Pair, verdict
@@ -50,8 +51,12 @@ def images(book: Book) -> dict[str, str]:
         "before_retrain": view.shown(SET, "Retrain", "before.audit.auc", 1),
         "before_eupg": span(_mean(view.spread(SET, m, "before.audit.auc")) for m in EUPG),
         "before_short": view.shown(SET, SHORT, "before.audit.auc", 1),
+        "before_paper": mean(_paper("Retrain", "before")),
+        "after_paper": span(_mean(_paper(m, "after")) for m in METHODS if m != "Retrain"),
         **_audits(book),
+        **search_table(book.searched),
         **block_table(book),
+        **shown_table(book),
         **epochs_tables(book),
         **times(book),
     }
@@ -66,6 +71,10 @@ def _quality(view: View) -> dict[str, str]:
         found[f"table_{metric}"] = table(COMPARED, rows)
         found[f"inside_{metric}"] = f"{marks.count('yes')} of {len(marks)}" if marks else MISSING
     return found
+
+
+def _paper(method: str, phase: str) -> Spread | None:
+    return published("quality_resnet18", SET, MODEL, method, "mia_auc", phase)
 
 
 def _runs(book: Book) -> str:
@@ -211,8 +220,8 @@ def _best_block(book: Book) -> list[str]:
     short = better_recipe(book, SHORT).spread(SET, SHORT)
     known = {method: found for method in blocks().values() if (found := view.spread(SET, method)) is not None}
     words = (
-        f"images, k=30 with its best block, {count} epochs: above {_BEST:g}, and above the short retrain of the same "
-        f"recipe by more than {_CLEARLY:g} point and the two spreads together"
+        f"images, k=30 with its best block by this figure, {count} epochs: above {_BEST:g}, and above the short "
+        f"retrain of the same recipe by more than {_CLEARLY:g} point and the two spreads together"
     )
     if not known:
         return [words, MISSING, MISSING]
