@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from canary import INCOMES, canary_table
 from eupg import (
     EUPG,
     LightGBMLearner,
@@ -42,7 +43,6 @@ SCHEMA = Schema(
     )
 )
 NAME, RECORD = "../../etc/passwd Zyxwv-Canary", "канарейка-7c1f"
-INCOMES = (4242.53125, 1717.84375, 8181.96875)
 WANTED = {
     "the name": of_text(NAME),
     "the record's id": of_text(RECORD),
@@ -51,16 +51,7 @@ WANTED = {
 
 
 def table(rows: int = 300) -> Dataset:
-    """Return people whose incomes are whole, and one person whose three incomes are not."""
-    rng = np.random.default_rng(3)
-    X = np.column_stack([rng.integers(18, 90, rows), rng.integers(500, 8000, rows), rng.integers(0, 3, rows)])
-    X = X.astype(float)
-    y = (X[:, 0] + X[:, 1] / 100 + rng.normal(0, 10, rows) > 95).astype(int)
-    ids, subjects = [f"r{i}" for i in range(rows)], [f"p{i // 3}" for i in range(rows)]
-    for place, value in zip((40, 41, 42), INCOMES, strict=True):
-        X[place, 1], ids[place], subjects[place] = value, f"{RECORD}-{place}", NAME
-        y[place] = 1 - y[place]
-    return Dataset(SCHEMA, X, y, np.array(ids), np.array(subjects))
+    return canary_table(SCHEMA, NAME, RECORD, rows)
 
 
 LEARNERS = {

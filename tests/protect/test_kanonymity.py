@@ -8,20 +8,9 @@ from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.kanonymity import ProbabilisticKAnonymity, constant_share, effective_k
-from eupg.rng import Randomness, Secret, Seeded
+from eupg.rng import Secret
 from people import SCHEMA, people
-
-
-class NoShuffle(Seeded):
-    """Permutes inside groups as ever, and leaves the row order alone so that a test can follow it."""
-
-    def stage(self, name: str) -> Randomness:
-        return Fixed() if name == "row order" else super().stage(name)
-
-
-class Fixed(Secret):
-    def permutation(self, count):
-        return np.arange(count)
+from unshuffled import NoShuffle
 
 
 @given(st.integers(2, 12), st.integers(0, 1000), st.integers(40, 90))

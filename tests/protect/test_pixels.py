@@ -14,22 +14,11 @@ from eupg.protect.kanonymity import effective_k
 from eupg.protect.mechanism import Mechanism
 from eupg.protect.pixels import PixelPermutation, _permutations, permute_blocks
 from eupg.protect.public_features import PixelFeatures
-from eupg.rng import Randomness, Secret, Seeded
+from eupg.rng import Secret, Seeded
 from people import people
+from unshuffled import NoShuffle
 
 SCHEMA = picture_schema((3, 32, 32), ("cat", "dog"))
-
-
-class NoShuffle(Seeded):
-    """Permutes inside groups as ever, and leaves the row order alone so that a test can follow it."""
-
-    def stage(self, name: str) -> Randomness:
-        return Fixed() if name == "row order" else super().stage(name)
-
-
-class Fixed(Secret):
-    def permutation(self, count):
-        return np.arange(count)
 
 
 def pictures(n=60, size=8, channels=3, seed=0):
