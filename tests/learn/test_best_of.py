@@ -65,6 +65,76 @@ def test_going_on_is_done_where_it_helps():
     assert better.predict_proba(data.X)[truth, 1].mean() > wrong.predict_proba(data.X)[truth, 1].mean()
 
 
+@dataclasses.dataclass(frozen=True)
+class Says:
+    """A learner that is its own model: one probability for the old, another for the rest, and some mixed up."""
+
+    low: float
+    high: float
+    blurred: float
+    warm_starts: bool = True
+
+    def predict_proba(self, X):
+        chance = np.where(X[:, 0] > 40, self.high, self.low)
+        mixed = np.random.default_rng(len(X)).random(len(X)) < self.blurred
+        chance = np.where(mixed, 0.5, chance)
+        return np.column_stack([1 - chance, chance])
+
+    def fit(self, examples, *, effort, rng, start=None):
+        return self
+
+    def save(self, model, path):
+        raise NotImplementedError
+
+    def load(self, path):
+        raise NotImplementedError
+
+
+def test_better_probabilities_do_not_make_up_for_a_worse_order():
+    """As on a table of few defaults: shares that fit better, and the likeliest no longer first."""
+    data = people(2000)
+    old = data.X[:, 0] > 40
+    known = dataclasses.replace(data, y=(old & (np.random.default_rng(1).random(2000) < 0.4)).astype(int))
+    start = Says(low=0.4, high=0.9, blurred=0.0)
+    mixed, clear = Says(low=0.01, high=0.4, blurred=0.05), Says(low=0.01, high=0.4, blurred=0.0)
+    assert fit(BestOf((mixed,)), known, start=start) is start
+    assert fit(BestOf((mixed, clear)), known, start=start) is clear
+
+
+def test_people_of_one_class_alone_are_no_reason_to_stop():
+    data = people(400)
+    same = dataclasses.replace(data, y=np.ones(400, dtype=int))
+    sure = Says(low=0.9, high=0.9, blurred=0.0)
+    assert fit(BestOf((sure,)), same, start=Says(low=0.5, high=0.5, blurred=0.0)) is sure
+
+
+class Spoils:
+    """A learner that does best at a quarter of the effort, and does not know all of it."""
+
+    warm_starts = True
+
+    def __init__(self):
+        self.tried = []
+
+    def fit(self, examples, *, effort, rng, start=None):
+        self.tried.append(effort)
+        right = {2: 0.7, 4: 0.8, 8: 0.6}[effort]
+        return SimpleNamespace(effort=effort, predict_proba=lambda X: np.tile([1 - right, right], (len(X), 1)))
+
+    def save(self, model, path):
+        raise NotImplementedError
+
+    def load(self, path):
+        raise NotImplementedError
+
+
+def test_more_effort_is_not_tried_once_more_did_worse():
+    learner, data = Spoils(), people(9000)
+    same = dataclasses.replace(data, y=np.ones(len(data), dtype=int))
+    assert fit(BestOf((learner,)), same, effort=16).effort == 4
+    assert learner.tried == [2, 4, 8, 4]
+
+
 def test_few_examples_take_the_first_recipe_at_its_least_or_keep_the_start():
     few = people(20)
     assert fit(BestOf((STUMPS, WILD)), few, effort=9).effort == 1

@@ -6,7 +6,7 @@ The examples decide for themselves; no record outside of them has a part in it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from eupg.data.dataset import Examples, Labels, Matrix
 from eupg.data.schema import Schema
-from eupg.data.score import Probabilities
+from eupg.data.score import auc
 from eupg.errors import ParameterError
 from eupg.learn.learner import Learner, Model, accumulates, check_fit
 
@@ -37,12 +37,22 @@ class _Rows:
     y: Labels
 
 
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What held-out examples say: the loss of each, and how well two classes are told apart by order (0: not two)."""
+
+    losses: Losses
+    order: float
+
+
 @dataclass(frozen=True)
 class BestOf:
     """Choose among learners, and among efforts, by log-loss on held-out examples.
 
-    Effort is the most that may be spent: each learner is tried at an eighth, a quarter, a half and all of it. Where
-    there is a model to go on from, it is itself one of the choices: what does not help is not done.
+    Effort is the most that may be spent: each learner is tried at an eighth, a quarter, a half and all of it, until
+    more does worse than less did. Where there is a model to go on from, it is itself one of the choices: what does not
+    help is not done. With two classes it must not spoil their order (AUC) either: probabilities that fit better are no
+    help to someone who asks who comes first.
 
     Parameters
     ----------
@@ -91,25 +101,22 @@ class BestOf:
         folds = _folds(examples, self.held_out, rng)
         if not folds:
             return None
-        tried: dict[tuple[int, int], list[Losses]] = {
-            (i, step): [] for i in range(len(self.learners)) for step in _efforts(effort)
-        }
-        before = []
-        for apart in folds:
-            seen = _Rows(examples.schema, examples.X[~apart], examples.y[~apart])
-            if start is not None:
-                before.append(_losses(start, examples, apart))
-            for i, learner in enumerate(self.learners):
-                for step, model in _models(learner, seen, effort, rng, start):
-                    tried[i, step].append(_losses(model, examples, apart))
-        losses = {choice: np.concatenate(found) for choice, found in tried.items()}
-        best = min(losses, key=lambda choice: losses[choice].mean())
-        if before:
-            gain = _by_person(np.concatenate(before) - losses[best], examples, folds)
+        before = None if start is None else _judge([start] * len(folds), examples, folds)
+        found = [
+            (learner, step, judged)
+            for learner in self.learners
+            for step, judged in _climb(learner, examples, folds, effort, rng, start)
+            if before is None or judged.order >= before.order
+        ]
+        if not found:
+            return None
+        learner, step, best = min(found, key=lambda one: one[2].losses.mean())
+        if before is not None:
+            gain = _by_person(before.losses - best.losses, examples, folds)
             # Chance alone makes one of several recipes look better than the start: it has to be more than that.
             if gain.mean() <= _SURE * gain.std() / np.sqrt(len(gain)):
                 return None
-        return self.learners[best[0]], best[1]
+        return learner, step
 
     def save(self, model: Model, path: str | Path) -> None:
         """Write a model."""
@@ -124,18 +131,32 @@ def _efforts(most: int) -> list[int]:
     return sorted({max(1, most // 8), max(1, most // 4), max(1, most // 2), most})
 
 
-def _models(
-    learner: Learner, seen: Examples, effort: int, rng: np.random.Generator, start: Model | None
-) -> Iterator[tuple[int, Model]]:
-    """Fit at each effort; trees that are there stay, so a larger ensemble goes on from the smaller one."""
-    model, spent = start, 0
+def _climb(
+    learner: Learner,
+    examples: Examples,
+    folds: list[NDArray[np.bool_]],
+    effort: int,
+    rng: np.random.Generator,
+    start: Model | None,
+) -> Iterator[tuple[int, _Judged]]:
+    """Fit at more and more effort, until more does worse than less did.
+
+    Trees that are there stay, so a larger ensemble goes on from the smaller one.
+    """
+    rows = [_Rows(examples.schema, examples.X[~apart], examples.y[~apart]) for apart in folds]
+    models: list[Model | None] = [start] * len(folds)
+    adds, spent, least = accumulates(learner), 0, np.inf
     for step in _efforts(effort):
-        if accumulates(learner):
-            model = learner.fit(seen, effort=step - spent, rng=rng, start=model)
-        else:
-            model = learner.fit(seen, effort=step, rng=rng, start=start)
-        spent = step
-        yield step, model
+        more = step - spent if adds else step
+        fitted = [
+            learner.fit(seen, effort=more, rng=rng, start=model if adds else start)
+            for seen, model in zip(rows, models, strict=True)
+        ]
+        found = _judge(fitted, examples, folds)
+        yield step, found
+        if found.losses.mean() > least:
+            return
+        models, spent, least = [*fitted], step, found.losses.mean()
 
 
 def _folds(examples: Examples, share: float, rng: np.random.Generator) -> list[NDArray[np.bool_]]:
@@ -165,8 +186,12 @@ def _by_person(gains: Losses, examples: Examples, folds: list[NDArray[np.bool_]]
     return np.asarray(np.bincount(place, weights=gains), dtype=np.float64)
 
 
-def _losses(model: Model, examples: Examples, rows: NDArray[np.bool_]) -> Losses:
-    """Return the log-loss of each example; a probability of zero counts as one in a million."""
-    found: Probabilities = model.predict_proba(examples.X[rows])
-    true = found[np.arange(int(rows.sum())), examples.y[rows]]
-    return np.asarray(-np.log(np.clip(true, 1e-6, 1.0)))
+def _judge(models: Sequence[Model], examples: Examples, folds: list[NDArray[np.bool_]]) -> _Judged:
+    """Ask the models, one a fold, about what was held out; a probability of zero counts as one in a million."""
+    losses, order = [], 0.0
+    for model, apart in zip(models, folds, strict=True):
+        chances, y = model.predict_proba(examples.X[apart]), examples.y[apart]
+        losses.append(-np.log(np.clip(chances[np.arange(len(y)), y], 1e-6, 1.0)))
+        if examples.schema.classes == 2 and len(np.unique(y)) == 2:
+            order += auc(chances, y)
+    return _Judged(np.concatenate(losses), order)

@@ -1,9 +1,10 @@
 """One rule for base models and fine-tuning, for every learner and table; nothing is set by data set.
 
-The base: two strengths of a learner (one for networks), each at an eighth, a quarter, a half and all of its effort; a
-fifth of the release, held out, decides by log-loss. The fine-tuning: gentle recipes, chosen among the exposed people
-alone, a quarter of them held out in turn; whatever does not gain two standard errors over the base is not done, so that
-a small sample cannot spoil it. ``docs/architecture.md`` says what was tried.
+The base: two strengths of a learner (one for networks), each at an eighth, a quarter, a half and all of its effort,
+until more does worse than less did; a fifth of the release, held out, decides by log-loss. The fine-tuning: gentle
+recipes, chosen among the exposed people alone, a quarter of them held out in turn; what does not gain two standard
+errors over the base, or tells two classes apart less well than the base, is not done, so that a small sample cannot
+spoil it. ``docs/architecture.md`` says what was tried.
 """
 
 from __future__ import annotations
