@@ -19,32 +19,33 @@ from typing import Any
 
 import numpy as np
 
-from eupg.bench.picture_methods import device, mechanism
+from eupg.bench.picture_methods import changed, device, mechanism
 from eupg.data import sources
 from eupg.data.score import accuracy
 from eupg.forget.certified_sp import CertifiedSP
 from eupg.forget.retrain import Retrain
-from eupg.learn.augment import Augment
 from eupg.learn.learner import Model
 from eupg.learn.noisy import GradientClipping
 from eupg.learn.resnet_recipes import resnet18_finetuner, resnet18_learner
-from eupg.learn.torch_learner import TorchLearner
 from eupg.rng import Seeded
 
 HELD_OUT, EPOCHS = 5_000, 5
 FIRST = "k=30, blocks 8×8"
-_CYCLE = {"schedule": "one-cycle", "learning_rate": 0.2, "nesterov": True, "label_smoothing": 0.1}
-# Bases by name: what protects, for how many epochs, and what is changed of the paper's way to train from scratch.
-BASES: dict[str, tuple[str, int, dict[str, Any]]] = {
-    FIRST: (FIRST, 30, {}),
-    "k=30, blocks 8×8, one cycle": (FIRST, 30, _CYCLE),
-    "k=30, blocks 8×8, one cycle, 60 epochs": (FIRST, 60, _CYCLE),
-    "k=30, blocks 8×8, within classes, one cycle": (f"{FIRST}, within classes", 30, _CYCLE),
-    "k=30, one cycle": ("k=30", 30, _CYCLE),
-    "ε=1, one cycle": ("ε=1", 30, _CYCLE),
-    "ε=1, whole picture, one cycle": ("ε=1, whole picture", 30, _CYCLE),
+# Ways to train a base: what is changed of the paper's way to train from scratch.
+_CYCLE = {"schedule": "one-cycle", "learning_rate": 0.2, "nesterov": True, "weight_decay": 1e-3}
+_SMALL = {**_CYCLE, "scale": 0.4}
+WAYS: dict[str, dict[str, Any]] = {
+    "the paper's": {},
+    "one cycle": _CYCLE,
+    "one cycle, small weights": _SMALL,
+    "one cycle, small weights, smoothed": {**_SMALL, "label_smoothing": 0.1},
 }
+# Further protections, and epochs; their bases are trained the best of these ways. All look closer at pictures.
+FURTHER = {"k=30": 30, f"{FIRST}, within classes": 30, "ε=1": 30, FIRST: 60, "k=30, blocks 16×16": 30}
+LOOK = {"size": 224, "unit": True}
 _BETTER: dict[str, Any] = {"nesterov": True, "label_smoothing": 0.1}
+_STRONG: dict[str, Any] = {"learning_rate": 0.2, **_BETTER, "weight_decay": 2e-3}
+_HALF: dict[str, Any] = {"learning_rate": 0.1, **_BETTER, "weight_decay": 2e-3, "batch_size": 128}
 RECIPES: tuple[dict[str, Any], ...] = (
     {},
     {"learning_rate": 0.1},
@@ -58,14 +59,15 @@ RECIPES: tuple[dict[str, Any], ...] = (
     {"learning_rate": 0.2, **_BETTER, "weight_decay": 1e-3},
     {"learning_rate": 0.4, **_BETTER, "weight_decay": 1e-3},
     {"learning_rate": 0.4, **_BETTER, "weight_decay": 2e-3},
-    {"learning_rate": 0.2, **_BETTER, "weight_decay": 2e-3},
+    _STRONG,
     {"learning_rate": 0.2, **_BETTER, "weight_decay": 1e-3, "batch_size": 128},
-    {"learning_rate": 0.2, **_BETTER, "weight_decay": 2e-3, "padding": 2},
-    {"learning_rate": 0.2, **_BETTER, "weight_decay": 2e-3, "padding": 1},
-    {"learning_rate": 0.1, **_BETTER, "weight_decay": 2e-3, "padding": 2, "batch_size": 128},
+    {**_STRONG, "padding": 2},
+    {**_STRONG, "padding": 2, "border": "reflect"},
+    {**_STRONG, "padding": 2, "scale": 0.4},
+    {**_HALF, "padding": 2},
+    {**_HALF, "padding": 2, "scale": 0.4},
+    {**_HALF, "padding": 2, "border": "reflect", "warm_up": 0.2},
 )
-# What the other bases are fine-tuned with: the paper's recipe, and the best so far.
-FEW = (RECIPES[0], RECIPES[12], RECIPES[14])
 NOISES = (
     GradientClipping(start=0.1, gradient=0.01, decay=2.0, step_size=0.1, steps=20),
     GradientClipping(start=1.0, gradient=0.1, decay=2.0, step_size=0.1, steps=20),
@@ -79,7 +81,8 @@ class Search:
     def __init__(self, path: Path, *, seconds: float, compiled: bool) -> None:
         self.path, self.until, self.compiled = path, time.monotonic() + seconds, compiled
         lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        self.done = {json.dumps(json.loads(line)["what"], sort_keys=True) for line in lines}
+        kept = [json.loads(line) for line in lines]
+        self.done = {json.dumps(one["what"], sort_keys=True): float(one["held_out"]) for one in kept}
         train = sources.cifar10().train
         held = np.random.default_rng(0).permutation(len(train)) < HELD_OUT
         self.seen, self.held = train.select(~held), train.select(held)
@@ -94,19 +97,29 @@ class Search:
         model = learner.fit(self.seen, effort=EPOCHS, rng=Seeded(1).generator(), start=base)
         self._keep(what, model, begun)
 
-    def from_base(self, name: str, recipes: Sequence[dict[str, Any]]) -> None:
+    def from_base(
+        self, name: str, words: str, epochs: int, change: dict[str, Any], recipes: Sequence[Any], **look: Any
+    ) -> None:
         """Train a base on a release, and fine-tune it by each recipe; nothing where all was done before."""
-        if all(self._skips({"start": name, **change}) for change in recipes):
+        if all(self._skips({"start": name, **recipe}) for recipe in recipes):
             return
-        words, epochs, change = BASES[name]
         begun = time.perf_counter()
-        release = mechanism(words).protect(self.seen, Seeded(2).stage("protect"))
+        release = mechanism(words, **look).protect(self.seen, Seeded(2).stage("protect"))
         protect = time.perf_counter() - begun
         learner = changed(resnet18_learner(device=device()), compile=self.compiled, **change)
         base = learner.fit(release, effort=epochs, rng=Seeded(2).generator())
-        self._keep({"base": name, "epochs": epochs}, base, begun, protect=round(protect, 2))
+        self._keep({"base": name, "epochs": epochs, **change}, base, begun, protect=round(protect, 2))
         for recipe in recipes:
             self.finetune(name, base, recipe)
+
+    def best(self) -> dict[str, Any]:
+        """Return the recipe that is best by the mean of both starts."""
+        means = {i: (self.found(FIRST, r) + self.found("from scratch", r)) / 2 for i, r in enumerate(RECIPES)}
+        return RECIPES[max(means, key=lambda i: means[i])]
+
+    def found(self, start: str, recipe: dict[str, Any]) -> float:
+        """Return what a recipe reached from a start; below anything where it was not tried."""
+        return self.done.get(json.dumps({"start": start, **recipe}, sort_keys=True), float("-inf"))
 
     def noisy(self) -> None:
         """Compare noises of Certified-SP."""
@@ -130,19 +143,17 @@ class Search:
     def _skips(self, what: dict[str, Any]) -> bool:
         return json.dumps(what, sort_keys=True) in self.done or time.monotonic() > self.until
 
-    def _keep(self, what: dict[str, Any], model: Model, begun: float, **more: float) -> None:
+    def _keep(self, what: dict[str, Any], model: Any, begun: float, **more: float) -> None:
         spent = time.perf_counter() - begun
         found = accuracy(model.predict_proba(self.held.X), self.held.y)
-        line = {"what": what, "held_out": round(found, 2), "seconds": round(spent, 2), **more}
+        both = replace(model, learner=replace(model.learner, mirror=True))
+        mirrored = accuracy(both.predict_proba(self.held.X), self.held.y)
+        line = {"what": what, "held_out": round(found, 2), "mirrored": round(mirrored, 2), "seconds": round(spent, 2)}
+        line |= more
         print(json.dumps(line, ensure_ascii=False), flush=True)
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
-        self.done.add(json.dumps(what, sort_keys=True))
-
-
-def changed(learner: TorchLearner, *, padding: int = 4, **change: Any) -> TorchLearner:
-    """Return a learner with other settings."""
-    return replace(learner, augment=Augment(padding), **change)
+        self.done[json.dumps(what, sort_keys=True)] = found
 
 
 def main() -> None:
@@ -155,9 +166,13 @@ def main() -> None:
     search = Search(options.results, seconds=60 * options.minutes, compiled=options.compile)
     for change in RECIPES:
         search.finetune("from scratch", None, change)
-    search.from_base(FIRST, RECIPES)
-    for name in list(BASES)[1:]:
-        search.from_base(name, FEW)
+    search.from_base(FIRST, FIRST, 30, {}, RECIPES)
+    few: tuple[dict[str, Any], ...] = ({}, search.best())
+    for way, change in WAYS.items():
+        search.from_base(f"{FIRST}, closer, {way}", FIRST, 30, change, few, **LOOK)
+    best = max(WAYS, key=lambda way: search.found(f"{FIRST}, closer, {way}", few[1]))
+    for words, epochs in FURTHER.items():
+        search.from_base(f"{words}, closer, {epochs} epochs, {best}", words, epochs, WAYS[best], few, **LOOK)
     search.noisy()
 
 

@@ -124,7 +124,7 @@ def test_blocks_show_the_base_alone_and_after_fine_tuning():
     )
     found = images(made)
     cells = row(found["blocks_table"], "single pixels")
-    assert cells[:5] == ["24.00 (1 run)", "87.50 (1 run)", "+0.50", "50.5 (1 run)", "50.6 (1 run)"]
+    assert cells[:5] == ["24.00 (1 run)", "87.50 (1 of 3)", "+0.50", "50.5 (1 run)", "50.6 (1 of 3)"]
     assert len(cells) == 5
     assert row(found["blocks_table"], "2×2")[:2] == [MISSING, MISSING]
     assert (found["blocks_base"], found["blocks_gain"], found["blocks_rmia"]) == ("+51.0", "+3.8", "50.6 to 51.2")

@@ -266,6 +266,29 @@ def test_resnet_gives_one_logit_a_class_for_pictures_of_any_size(channels, size)
 def test_resnet_without_channels_is_refused():
     with pytest.raises(ParameterError, match="width must be a whole number of at least 1, got 0"):
         ResNet18(0)
+    with pytest.raises(ParameterError, match="scale"):
+        ResNet18(scale=0)
+
+
+def test_smaller_first_weights_compute_the_same_at_first():
+    small, plain = (replace(SGD, network=ResNet18(4, scale=s)) for s in (0.5, 1.0))
+    made = [learner._network(Encoder.fit(toy_pictures(20)), 2, seed=1).train() for learner in (small, plain)]
+    weights = [next(network.parameters()) for network in made]
+    torch.testing.assert_close(weights[0], weights[1] / 2)
+    inputs = torch.randn(8, 3, 8, 8, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(made[0](inputs), made[1](inputs), rtol=1e-3, atol=1e-3)
+    assert (repr(ResNet18(4)), repr(ResNet18(4, 0.5))) == ("ResNet18(width=4)", "ResNet18(width=4, scale=0.5)")
+
+
+def test_a_mirrored_prediction_is_the_same_for_a_picture_and_its_mirror_image():
+    data = toy_pictures(60)
+    model = replace(SGD, mirror=True).fit(data, effort=2, rng=np.random.default_rng(0))
+    plain = replace(model, learner=SGD)
+    turned = data.schema.picture.images(data.X)[..., ::-1].reshape(len(data), -1)
+    np.testing.assert_allclose(model.predict_proba(data.X), model.predict_proba(turned), atol=1e-12)
+    mean = (plain.predict_proba(data.X) + plain.predict_proba(turned)) / 2
+    np.testing.assert_allclose(model.predict_proba(data.X), mean, atol=1e-12)
+    assert not np.allclose(plain.predict_proba(data.X), plain.predict_proba(turned), atol=1e-4)
 
 
 def test_recipes_are_those_of_the_paper():

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 
 from eupg.bench.cell import Value
 from eupg.bench.experiment import Experiment, Grid
+from eupg.bench.picture_recipes import BASE_EPOCHS
 
 _PAPER: dict[str, Value] = {"recipe": "paper", "effort": 100, "finetune": 5, "forget": 0.05, "references": 8}
 # Bases of our own are trained for fewer epochs; the short retrain has none.
 _BETTER = {**_PAPER, "recipe": "better"}
-_BASE = {**_BETTER, "pretrain": 30}
+_BASE = {**_BETTER, "pretrain": BASE_EPOCHS}
 _EUPG = ("EUPG k=30", "EUPG ε=1")
 _BLOCKS = "EUPG k=30, blocks 8×8"
 
@@ -36,8 +37,7 @@ PICTURES = (
         "a better fine-tuning for EUPG and the short retrain alike, and blocks of pixels as what is permuted",
         (
             _pictures(("Short retrain",), _BETTER),
-            _pictures(_EUPG, _BETTER),
-            _pictures((_BLOCKS,), _BASE),
+            _pictures((*_EUPG, _BLOCKS), _BASE),
         ),
         core_minutes=4,
         most_repeats=3,

