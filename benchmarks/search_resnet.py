@@ -42,7 +42,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 # Further protections, and epochs; their bases are trained the best of these ways. All look closer at pictures.
 FURTHER = {"k=30": 30, f"{FIRST}, within classes": 30, "ε=1": 30, FIRST: 60, "k=30, blocks 16×16": 30}
-LOOK = {"size": 224, "unit": True}
+LOOK = {"size": 160, "unit": True}
 _BETTER: dict[str, Any] = {"nesterov": True, "label_smoothing": 0.1}
 _STRONG: dict[str, Any] = {"learning_rate": 0.2, **_BETTER, "weight_decay": 2e-3}
 _HALF: dict[str, Any] = {"learning_rate": 0.1, **_BETTER, "weight_decay": 2e-3, "batch_size": 128}

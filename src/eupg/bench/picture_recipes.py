@@ -12,7 +12,7 @@ BETTER: dict[str, Any] = {"learning_rate": 0.2, "nesterov": True, "label_smoothi
 BASE: dict[str, Any] = {}
 BASE_EPOCHS = 30
 # And how the public network looks at pictures that are to be grouped, where it is not the library's default.
-FEATURES: dict[str, Any] = {"size": 224, "unit": True}
+FEATURES: dict[str, Any] = {"size": 160, "unit": True}
 # What the paper's fine-tuning has where the better recipe has something else.
 PAPER: dict[str, Any] = {"learning_rate": 0.05, "weight_decay": 0.0005}
 _WORDS = {
