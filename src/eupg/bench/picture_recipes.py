@@ -7,9 +7,24 @@ from typing import Any
 
 # Chosen on held-out training pictures by `python -m benchmarks.search_resnet`. For the few epochs on raw pictures, from
 # a base and from scratch alike: of the recipes tried, the best by the mean of both.
-BETTER: dict[str, Any] = {"learning_rate": 0.2, "nesterov": True, "label_smoothing": 0.1, "weight_decay": 0.002}
+BETTER: dict[str, Any] = {
+    "learning_rate": 0.1,
+    "nesterov": True,
+    "label_smoothing": 0.1,
+    "weight_decay": 0.002,
+    "batch_size": 128,
+    "padding": 2,
+    "border": "reflect",
+    "warm_up": 0.2,
+}
 # For the base, before any request: what is changed of the paper's way to train from scratch, and for how long.
-BASE: dict[str, Any] = {}
+BASE: dict[str, Any] = {
+    "schedule": "one-cycle",
+    "learning_rate": 0.2,
+    "nesterov": True,
+    "weight_decay": 0.001,
+    "scale": 0.4,
+}
 BASE_EPOCHS = 30
 # And how the public network looks at pictures that are to be grouped, where it is not the library's default.
 FEATURES: dict[str, Any] = {"size": 160, "unit": True}
