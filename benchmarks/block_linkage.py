@@ -1,7 +1,7 @@
 """Measure what blocks of permuted pictures show: ``python -m benchmarks.block_linkage [--pictures N] [--results F]``.
 
 Needs CIFAR-10 and the public network (EUPG_DATA). A random part of the training pictures is grouped once, by MDAV with
-k = 30 on features of EfficientNet-Lite0 as ``PixelPermutation`` does. For each size of a block two adversaries try
+k = 30 on the features that the better recipe groups pictures by. For each size of a block two adversaries try
 their luck: one who holds an original looks for its blocks in a release (``patch_linkage``; one original a group, so
 several releases are made), and one who holds the release alone puts blocks together by their edges (``jigsaw``). All
 draws are seeded. The file's format: ``eupg.bench.report.linkage``.
@@ -21,10 +21,13 @@ from eupg import sources
 from eupg.audit.jigsaw import jigsaw
 from eupg.audit.output_sets import binomial_bounds
 from eupg.audit.patches import PatchReport, patch_linkage
+from eupg.bench.picture_methods import device
+from eupg.bench.picture_recipes import FEATURES
 from eupg.bench.report.linkage import FILE
 from eupg.data.dataset import Dataset
 from eupg.protect.kanonymity import Groups
 from eupg.protect.pixels import PixelPermutation, permute_blocks
+from eupg.protect.public_features import EfficientNetLite0
 from eupg.protect.release import Release
 from eupg.rng import Seeded
 
@@ -77,7 +80,7 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=Path("benchmarks/results") / FILE)
     options = parser.parse_args()
     data = drawn(options.pictures)
-    groups = PixelPermutation(K).groups(data)
+    groups = PixelPermutation(K, features=EfficientNetLite0(**FEATURES), device=device()).groups(data)
     lines = []
     for block in BLOCKS:
         lines.append(measured(data, groups, block, options.releases))

@@ -11,7 +11,7 @@ from eupg.bench.picture_recipes import BETTER, recipe_words
 from eupg.bench.report.linkage import FILE, Linkage, read_linkage
 from eupg.bench.report.page import book_of
 from eupg.bench.report.picture_places import blocks
-from eupg.bench.report.picture_search import BASE, SCRATCH, read_search, search_table
+from eupg.bench.report.picture_search import BASE, SCRATCH, Searched, read_search, search_table
 from eupg.bench.report.picture_search import FILE as SEARCH
 from eupg.bench.report.pictures import images
 from eupg.bench.report.words import MISSING
@@ -57,6 +57,10 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
             if found is not None:
                 lines.append({"what": {"start": start, **change}, "held_out": found})
     lines.append({"what": {"base": BASE, "epochs": 30}, "held_out": 61.0})
+    for name, alone in (("closer", 70.0), ("never tuned", 9.0)):
+        lines.append({"what": {"base": name, "epochs": 30, "schedule": "one-cycle"}, "held_out": alone})
+    lines.append({"what": {"start": "closer", **BETTER}, "held_out": 91.0})
+    lines.append({"what": {"noise": "some"}, "held_out": 12.0})
     (tmp_path / SEARCH).write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
     found = images(book_of(results_in(tmp_path)))
     assert row(found["search_table"], f"**{recipe_words(BETTER)}**") == ["88.0", "87.0", "87.5"]
@@ -65,13 +69,16 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
     assert row(found["search_table"], "the base alone, training 2") == ["61.0", "–", "–"]
     assert row(found["search_table"], "shifts of 2 pixels") == ["90.0", "–", "–"]
     assert "99.0" not in found["search_table"]
+    assert row(found["search_bases"], "k=30") == ["–", "99.0", "99.0"]
+    assert row(found["search_bases"], "closer") == ["70.0", "–", "91.0"]
+    assert "never tuned" not in found["search_bases"]
     assert found["search_rank"] == "the best of the 3 recipes that were tried from both"
 
 
 def test_a_recipe_that_was_not_the_best_is_called_so():
-    searched = {recipe_words(BETTER): {BASE: 88.0, SCRATCH: 86.0}, "another": {BASE: 89.0, SCRATCH: 86.0}}
+    searched = Searched({recipe_words(BETTER): {BASE: 88.0, SCRATCH: 86.0}, "another": {BASE: 89.0, SCRATCH: 86.0}})
     assert search_table(searched)["search_rank"] == "number 2 of the 2 recipes that were tried from both"
-    assert search_table({})["search_rank"] == search_table({})["search_table"] == MISSING
+    assert search_table(Searched())["search_rank"] == search_table(Searched())["search_table"] == MISSING
 
 
 @pytest.mark.parametrize("text", ["{", "3", '{"what": {}}', '{"what": 3, "held_out": 1}'])
@@ -91,4 +98,4 @@ def test_a_file_of_matched_blocks_that_is_none_is_refused(text, tmp_path):
 def test_the_papers_recipe_is_told_as_it_is():
     paper = resnet18_finetuner(device="cpu")
     said = recipe_words({"learning_rate": paper.learning_rate}), recipe_words({"weight_decay": paper.weight_decay})
-    assert search_table({})["search_paper"] == " and ".join(said)
+    assert search_table(Searched())["search_paper"] == " and ".join(said)

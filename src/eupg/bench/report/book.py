@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from eupg.bench.cell import Cell, Value
 from eupg.bench.experiment import Experiment, Grid
@@ -15,6 +15,9 @@ from eupg.bench.report.linkage import Linkage
 from eupg.bench.results import Result
 from eupg.bench.spread import Spread
 from eupg.errors import DataError
+
+if TYPE_CHECKING:
+    from eupg.bench.report.picture_search import Searched
 
 REPEATS = 5
 Where = Mapping[str, Value]
@@ -38,9 +41,9 @@ class Book:
         results: Iterable[Result],
         *,
         linkage: Mapping[int, Linkage] | None = None,
-        searched: Mapping[str, dict[str, float]] | None = None,
+        searched: Searched | None = None,
     ) -> None:
-        self.linkage, self.searched = dict(linkage or {}), dict(searched or {})
+        self.linkage, self.searched = dict(linkage or {}), searched
         self.results = {result.cell.key: result for result in results}
         self._runs: dict[str, dict[int, Result]] = {}
         for result in self.results.values():

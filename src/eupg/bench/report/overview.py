@@ -8,6 +8,8 @@ from eupg.bench.report.book import REPEATS, Book, measured
 from eupg.bench.report.frontier import PLACES, costs, counted, gain, scratch, served, short
 from eupg.bench.report.goals import goals
 from eupg.bench.report.origin import origin
+from eupg.bench.report.picture_places import SET as PICTURES
+from eupg.bench.report.picture_places import better_methods, better_recipe, paper_recipe
 from eupg.bench.report.plots import timed_alone
 from eupg.bench.report.quality import EUPG, REFRESHED, views
 from eupg.bench.report.synthetic import ONE, best
@@ -40,7 +42,15 @@ def overview(book: Book) -> dict[str, str]:
         "clock": _clock(book),
         "base_beaten": _base_beaten(book),
         **costs(book),
+        **_pictures(book),
     }
+
+
+def _pictures(book: Book) -> dict[str, str]:
+    """Return what pictures give after forgetting by the better recipe, beside the controls."""
+    asked = {"blocks_after": better_methods()[-1], "blocks_short": SHORT, "pixels_after": EUPG[0]}
+    found = {name: better_recipe(book, method).shown(PICTURES, method) for name, method in asked.items()}
+    return found | {"blocks_full": paper_recipe(book).shown(PICTURES, "Retrain")}
 
 
 def _repeats() -> str:
