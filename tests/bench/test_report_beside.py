@@ -7,7 +7,7 @@ import pytest
 
 from bench.made_up import book, pictured
 from bench.test_report import row
-from eupg.bench.picture_recipes import BETTER, recipe_words
+from eupg.bench.picture_recipes import BETTER, PAPER, recipe_words
 from eupg.bench.report.linkage import FILE, Linkage, read_linkage
 from eupg.bench.report.page import book_of
 from eupg.bench.report.picture_places import blocks
@@ -97,5 +97,8 @@ def test_a_file_of_matched_blocks_that_is_none_is_refused(text, tmp_path):
 
 def test_the_papers_recipe_is_told_as_it_is():
     paper = resnet18_finetuner(device="cpu")
-    said = recipe_words({"learning_rate": paper.learning_rate}), recipe_words({"weight_decay": paper.weight_decay})
-    assert search_table(Searched())["search_paper"] == " and ".join(said)
+    names = ("learning_rate", "weight_decay", "batch_size", "warm_up")
+    assert {name: PAPER[name] for name in names} | {"padding": 4} == PAPER
+    assert {name: getattr(paper, name) for name in names} == {name: PAPER[name] for name in names}
+    assert (paper.augment.padding, paper.augment.border) == (PAPER["padding"], "zero")
+    assert "learning rate 0.05, weight decay 0.0005" in search_table(Searched())["search_paper"]

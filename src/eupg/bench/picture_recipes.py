@@ -29,7 +29,13 @@ BASE_EPOCHS = 30
 # And how the public network looks at pictures that are to be grouped, where it is not the library's default.
 FEATURES: dict[str, Any] = {"size": 160, "unit": True}
 # What the paper's fine-tuning has where the better recipe has something else.
-PAPER: dict[str, Any] = {"learning_rate": 0.05, "weight_decay": 0.0005}
+PAPER: dict[str, Any] = {
+    "learning_rate": 0.05,
+    "weight_decay": 0.0005,
+    "batch_size": 256,
+    "padding": 4,
+    "warm_up": 0.3,
+}
 _WORDS = {
     "schedule": "{}",
     "learning_rate": "learning rate {:g}",
@@ -40,7 +46,7 @@ _WORDS = {
     "warm_up": "warm-up {:g}",
     "batch_size": "batches of {:g}",
     "padding": "shifts of {:g} pixels",
-    "border": "borders: {}",
+    "border": "borders that {}",
     "scale": "first weights × {:g}",
     "mirror": "mirrored too",
 }
