@@ -203,6 +203,20 @@ def test_the_frontier_marks_who_is_ahead_of_both_spreads():
     assert found["many_beaten_list"] == "Adult XGBoost at 100 % (−1.0)"
 
 
+def test_draws_in_which_fine_tuning_spoilt_the_base_are_counted_and_the_worst_is_named():
+    made = book(
+        exposed("k=30", 0.0, [85.5, 85.5]),
+        exposed("k=30", 0.01, [85.3, 85.45]),
+        exposed("synthesis ε=1", 0.0, [84.0]),
+        exposed("synthesis ε=1", 0.02, [84.5, 10.0]),
+        exposed("From scratch", 0.01, [70.0]),
+    )
+    found = exposure(made)
+    assert found["worse"] == "1 of 3 draws"
+    assert found["worst"] == "−0.12 (Adult XGBoost, k=30, 1 % exposed)"
+    assert exposure(book())["worse"] == exposure(book())["worst"] == MISSING
+
+
 def test_an_erasure_costs_what_few_cost_and_what_keeping_books_costs():
     made = book(exposed("k=30", 0.005, [85.5]), exposed("From scratch", 1.0, [85.7]))
     # 100 s for everyone; 1 s for one in 200, which is 5 ms a person, and 20 ms of books.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from statistics import median
+from statistics import fmean, median
 
 from eupg.bench.cell import Value
+from eupg.bench.experiments import experiment
+from eupg.bench.exposure import CONTROLS
 from eupg.bench.methods import MODELS as LEARNERS
 from eupg.bench.report.book import Book
 from eupg.bench.report.versus import Pair, side
@@ -14,7 +16,7 @@ from eupg.bench.spread import Spread
 SHARES = (0.005, 0.01, 0.02, 0.05, 0.1, 1.0)
 FEW = SHARES[:4]
 PLACES = tuple((t, model) for t in SETS for model in LEARNERS)
-_CLOSE, _CHEAPER = 0.3, 1000
+_CLOSE, _CHEAPER, _WORSE = 0.3, 1000, 0.1
 
 
 def where(t: str, model: str, method: str, share: float) -> dict[str, Value]:
@@ -49,6 +51,7 @@ def exposure(book: Book) -> dict[str, str]:
         "one_percent": span((gain(book, t, m, "k=30", 0.01) for t, m in PLACES), sign=True),
         **{f"kept_{i}": _kept(book, share) for i, share in enumerate(SHARES[:-1])},
         "spoilt": _spoilt(book),
+        **_worse(book),
         **{f"local_{t}": span(_means(book, t, ("ε=1", "ε=4"))) for t in SETS},
         **costs(book),
     }
@@ -134,6 +137,35 @@ def _spoilt(book: Book) -> str:
     return listed(found)
 
 
+def _worse(book: Book) -> dict[str, str]:
+    """Count the draws, of every protection and exposure, in which fine-tuning made the base worse; name the worst."""
+    draws, losses = list[float](), dict[str, float]()
+    for place in _tuned_places():
+        base, after = ({run.cell.repetition: run.metrics["utility"] for run in book.runs(at)} for at in _both(place))
+        apart = [after[draw] - base[draw] for draw in after if draw in base]
+        draws += apart
+        if apart:
+            who = f"{SETS[str(place['set'])]} {MODELS[str(place['model'])]}"
+            losses[f"{who}, {place['method']}, {percent(float(place['exposure']))} exposed"] = fmean(apart)
+    worst = min(losses, key=lambda name: losses[name], default=None)
+    count = sum(apart < -_WORSE for apart in draws)
+    return {
+        "worse": f"{count:,} of {len(draws):,} draws" if draws else MISSING,
+        "worst": MISSING if worst is None else f"{signed(losses[worst])} ({worst})",
+    }
+
+
+def _both(place: dict[str, Value]) -> tuple[dict[str, Value], dict[str, Value]]:
+    return {**place, "exposure": 0.0}, place
+
+
+def _tuned_places() -> list[dict[str, Value]]:
+    """Return every configuration in which a base is fine-tuned on people who are exposed."""
+    cells = [cell for name in ("exposure", "synthesis") for cell in experiment(name).cells(1)]
+    served = [cell for cell in cells if cell.method not in CONTROLS and float(cell.get("exposure")) > 0]
+    return [{name: value for name, value in cell.config.items() if name != "repetition"} for cell in served]
+
+
 def costs(book: Book) -> dict[str, str]:
     """Say what one erasure costs at 0.5 % exposed with k=30, against Retrain by the same rule."""
     rows, good = [], list[str]()
@@ -141,8 +173,7 @@ def costs(book: Book) -> dict[str, str]:
     for t, model in PLACES:
         place = where(t, model, "k=30", SHARES[0])
         train = book.values(where(t, model, "From scratch", 1.0), "seconds.train")
-        # Cells carried over timed the whole erasure of someone seen raw instead.
-        tuning = book.values(place, "seconds.finetune") or book.values(place, "seconds.erase inside")
+        tuning = book.values(place, "seconds.finetune")
         keeping = book.values(place, "seconds.erase outside")
         name = f"{SETS[t]}, {MODELS[model]}"
         if not (train and tuning and keeping):
