@@ -21,6 +21,7 @@ from opacus.optimizers import DPOptimizer
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
+from torch.nn.modules.dropout import _DropoutNd
 
 from eupg.data.dataset import Examples
 from eupg.data.encode import Encoder
@@ -34,6 +35,8 @@ from eupg.learn.torch_steps import seeded, threads_for
 _AT_ONCE = 64
 # Norms are taken in single precision: this much more noise than accounted for is far above their rounding.
 _ROUNDING = 1 + 1e-4
+# How often a network is asked the same, to see whether it draws at random.
+_ASKED = 8
 Rows = NDArray[np.int64]
 
 
@@ -201,12 +204,19 @@ def check_network(learner: TorchLearner, schema: Schema, *, records: int) -> Non
 
 
 def _mixes(network: nn.Module, inputs: Tensor, classes: int) -> bool:
-    """Tell whether a record is read otherwise among others than alone; dropout leaves nothing to compare."""
+    """Tell whether a record is read otherwise among others than alone, dropout aside.
+
+    Of a network that draws at random in other ways nothing can be compared. Draws may come out alike by chance, so it
+    is asked several times.
+    """
+    for layer in network.modules():
+        if isinstance(layer, _DropoutNd):
+            layer.eval()
     with torch.inference_mode():
-        together, again = network(inputs), network(inputs)
+        together = network(inputs)
         if together.shape != (*inputs.shape[:-1], classes):
             return True
-        if not torch.equal(together, again):
+        if not all(torch.equal(together, network(inputs)) for _ in range(_ASKED)):
             return False
         alone = torch.cat([network(one[None]) for one in inputs])
         single = network(inputs.reshape(-1, inputs.shape[-1])).reshape(together.shape)
