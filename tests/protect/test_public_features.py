@@ -63,6 +63,13 @@ def test_grey_pictures_are_seen_as_colour(own_weights):
         EfficientNetLite0(size=32)(IMAGES[:, :2], "cpu")
 
 
+def test_features_of_one_length_point_where_the_others_do(own_weights):
+    plain, unit = (EfficientNetLite0(size=32, unit=one)(IMAGES, "cpu") for one in (False, True))
+    np.testing.assert_allclose(unit, plain / np.linalg.norm(plain, axis=1, keepdims=True), atol=1e-6)
+    shown = [repr(EfficientNetLite0(size=32, unit=one)) for one in (False, True)]
+    assert shown == ["EfficientNetLite0(size=32, batch=512)", "EfficientNetLite0(size=32, batch=512, unit=True)"]
+
+
 def test_global_state_of_pytorch_stays(own_weights):
     before = torch.get_rng_state()
     EfficientNetLite0(size=32)(IMAGES, "cpu")
