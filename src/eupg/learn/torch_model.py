@@ -53,19 +53,17 @@ class TorchModel:
         size = _ROWS_AT_ONCE if lens is None else _PICTURES_AT_ONCE
         with torch.inference_mode(), threads_for(self.network):
             for at in range(0, len(X), size):
-                inputs = self._inputs(lens, X[at : at + size])
-                found = torch.softmax(self.network(inputs).double(), dim=1)
-                if lens is not None and self.learner.mirror:
-                    mirrored = self._inputs(lens, X[at : at + size], mirrored=True)
-                    found = (found + torch.softmax(self.network(mirrored).double(), dim=1)) / 2
-                parts.append(found.cpu().numpy())
+                views = self._views(lens, X[at : at + size])
+                found = torch.stack([torch.softmax(self.network(view).double(), dim=1) for view in views])
+                parts.append(found.mean(dim=0).cpu().numpy())
         return np.concatenate(parts) if parts else np.empty((0, self.schema.classes))
 
-    def _inputs(self, lens: Lens | None, X: Matrix, *, mirrored: bool = False) -> Tensor:
+    def _views(self, lens: Lens | None, X: Matrix) -> list[Tensor]:
+        """Return what the network is asked: the records, and their mirror images where the learner says so."""
         if lens is None:
-            return torch.from_numpy(self.encoder(X)).to(self.learner.device)
+            return [torch.from_numpy(self.encoder(X)).to(self.learner.device)]
         pixels = lens.upload(X, self.learner.device)
-        return lens.read(pixels.flip(2) if mirrored else pixels)
+        return [lens.read(pixels), *([lens.read(pixels.flip(2))] if self.learner.mirror else [])]
 
 
 def write_network(model: TorchModel, path: str | Path) -> None:
