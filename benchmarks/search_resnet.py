@@ -40,8 +40,17 @@ WAYS: dict[str, dict[str, Any]] = {
     "one cycle, small weights": _SMALL,
     "one cycle, small weights, smoothed": {**_SMALL, "label_smoothing": 0.1},
 }
-# Further protections, and epochs; their bases are trained the best of these ways. All look closer at pictures.
-FURTHER = {"k=30": 30, f"{FIRST}, within classes": 30, "ε=1": 30, FIRST: 60, "k=30, blocks 16×16": 30}
+# Further protections, epochs, and ways to train their bases; None is the best of these ways for the first.
+FURTHER: tuple[tuple[str, int, str | None], ...] = (
+    ("ε=1", 30, None),
+    ("ε=1", 100, "the paper's"),
+    ("ε=1", 100, None),
+    ("k=30", 30, None),
+    (f"{FIRST}, within classes", 30, None),
+    (FIRST, 60, None),
+    ("k=30, blocks 16×16", 30, None),
+)
+# How pictures are looked at to be grouped.
 LOOK = {"size": 160, "unit": True}
 _BETTER: dict[str, Any] = {"nesterov": True, "label_smoothing": 0.1}
 _STRONG: dict[str, Any] = {"learning_rate": 0.2, **_BETTER, "weight_decay": 2e-3}
@@ -171,8 +180,10 @@ def main() -> None:
     for way, change in WAYS.items():
         search.from_base(f"{FIRST}, closer, {way}", FIRST, 30, change, few, **LOOK)
     best = max(WAYS, key=lambda way: search.found(f"{FIRST}, closer, {way}", few[1]))
-    for words, epochs in FURTHER.items():
-        search.from_base(f"{words}, closer, {epochs} epochs, {best}", words, epochs, WAYS[best], few, **LOOK)
+    for words, epochs, other in FURTHER:
+        way = other or best
+        look, closer = (LOOK, ", closer") if words.startswith("k") else ({}, "")
+        search.from_base(f"{words}{closer}, {epochs} epochs, {way}", words, epochs, WAYS[way], few, **look)
     search.noisy()
 
 

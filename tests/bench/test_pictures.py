@@ -144,7 +144,7 @@ def test_the_short_retrain_gets_the_learner_and_effort_of_fine_tuning() -> None:
 def test_the_better_recipe_changes_the_few_epochs_and_the_base_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(picture_methods, "BETTER", {"learning_rate": 0.3, "padding": 2, "scale": 0.5})
     monkeypatch.setattr(picture_methods, "BASE", {"label_smoothing": 0.2})
-    paper, better = (_cell("EUPG ε=1", recipe=name) for name in ("paper", "better"))
+    paper, better = _cell("EUPG ε=1", recipe="paper"), _cell("EUPG ε=1", recipe="better", pretrain=7)
     plain, given = picture_methods.recipe(paper), picture_methods.recipe(better)
     assert given.learner == plain.learner
     assert isinstance(given.brief, TorchLearner)
@@ -155,8 +155,15 @@ def test_the_better_recipe_changes_the_few_epochs_and_the_base_alone(monkeypatch
     made, other = picture_methods.method(paper), picture_methods.method(better)
     assert isinstance(made, EUPG)
     assert isinstance(other, EUPG)
-    assert made.learner == plain.learner
-    assert other.learner == replace(plain.learner, label_smoothing=0.2)
+    assert (made.learner, made.pretrain) == (plain.learner, plain.full)
+    assert (other.learner, other.pretrain) == (replace(plain.learner, label_smoothing=0.2), 7)
+
+
+def test_a_base_without_epochs_of_its_own_is_trained_as_retrain_is() -> None:
+    cell = _cell("EUPG ε=1", recipe="better")
+    made, given = picture_methods.method(cell), picture_methods.recipe(cell)
+    assert isinstance(made, EUPG)
+    assert (made.learner, made.pretrain, made.finetuner) == (given.learner, given.full, given.brief)
 
 
 def test_the_better_recipe_looks_closer_at_pictures_that_are_grouped(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,8 @@ from eupg.audit.membership import audit
 from eupg.audit.rmia import RMIA
 from eupg.bench import methods
 from eupg.bench.cell import Cell
-from eupg.bench.found import Found, audited, silent, timed
+from eupg.bench.found import Found, audited, timed
+from eupg.bench.shared_references import shared_references
 from eupg.forget.eupg import EUPG
 from eupg.rng import Seeded
 
@@ -33,25 +34,13 @@ def _measure(cell: Cell) -> Found:
     method = EUPG(mechanism, rule.learner, rule.pretrain, rule.finetune, exposure, finetuner=rule.finetuner)
     trained = timed(seconds, "train", lambda: method.train(source.train, Seeded(cell.repetition)))
     seen = np.isin(source.train.ids, list(trained.ids))
+    references = shared_references(method, source, int(cell.get("references")), repetition=cell.repetition)
     metrics = {}
     for group, mask in (("seen raw", seen), ("never seen raw", ~seen)):
         if not mask.any():
             continue
         chosen = np.random.default_rng(cell.repetition).permutation(np.flatnonzero(mask))[:_MOST_MEMBERS]
         members = np.isin(np.arange(len(mask)), chosen)
-        report = audit(
-            trained.model,
-            source.train.select(members),
-            source.test,
-            attack=RMIA(),
-            references=int(cell.get("references")),
-            others=source.train.select(~members),
-            recipe=method,
-            # Not asked for, and a model of the others would be trained for it.
-            baseline=trained.model,
-            seed=cell.repetition,
-            jobs=1,
-            step=silent,
-        )
+        report = audit(trained.model, source.train.select(members), source.test, attack=RMIA(), references=references)
         metrics[group] = audited(report)
     return Found(metrics, seconds)

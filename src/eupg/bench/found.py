@@ -74,13 +74,3 @@ def requests(source: Source, share: float, rng: Randomness) -> tuple[Dataset, Da
     asking = rng.stage("requests").generator().permutation(everyone)[:count]
     gone = source.train.where_subjects(asking)
     return source.train.select(gone), source.train.select(~gone)
-
-
-def seed_of(rng: Randomness, stage: str) -> int:
-    """Return a number to seed reference models with; it is that of ``eupg compare``."""
-    return int(rng.stage(stage).words(1)[0] >> np.uint64(32))
-
-
-def silent(done: int, total: int) -> None:
-    """Show no progress."""
-    del done, total

@@ -9,12 +9,13 @@ from collections.abc import Mapping
 
 from eupg.bench.cell import Value
 from eupg.bench.experiment import Experiment, Grid
-from eupg.bench.picture_recipes import BASE_EPOCHS
+from eupg.bench.picture_recipes import BASE_EPOCHS, DP_BASE_EPOCHS
 
 _PAPER: dict[str, Value] = {"recipe": "paper", "effort": 100, "finetune": 5, "forget": 0.05, "references": 8}
 # Bases of our own are trained for fewer epochs; the short retrain has none.
 _BETTER = {**_PAPER, "recipe": "better"}
 _BASE = {**_BETTER, "pretrain": BASE_EPOCHS}
+_DP_BASE = _BETTER if DP_BASE_EPOCHS is None else {**_BETTER, "pretrain": DP_BASE_EPOCHS}
 _EUPG = ("EUPG k=30", "EUPG ε=1")
 _BLOCKS = "EUPG k=30, blocks 8×8"
 
@@ -37,7 +38,9 @@ PICTURES = (
         "a better fine-tuning for EUPG and the short retrain alike, and blocks of pixels as what is permuted",
         (
             _pictures(("Short retrain",), _BETTER),
-            _pictures((*_EUPG, _BLOCKS), _BASE),
+            _pictures(("EUPG k=30",), _BASE),
+            _pictures(("EUPG ε=1",), _DP_BASE),
+            _pictures((_BLOCKS,), _BASE),
         ),
         core_minutes=4,
         most_repeats=3,

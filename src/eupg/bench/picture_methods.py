@@ -87,12 +87,15 @@ def mechanism(words: str, **features: Any) -> Mechanism:
 
 
 def method(cell: Cell) -> Unlearner:
-    """Return the method a cell asks for; the base of EUPG may be trained for fewer epochs than Retrain."""
+    """Return the method a cell asks for.
+
+    The base of EUPG is trained as Retrain is, or, where the cell says for how many epochs, by the better way for bases.
+    """
     given = recipe(cell)
-    learner, effort = given.learner, int(cell.get("pretrain")) if cell.has("pretrain") else given.full
+    learner, effort = given.learner, given.full
     features = FEATURES if cell.get("recipe") == "better" else {}
-    if cell.get("recipe") == "better" and isinstance(learner, TorchLearner):
-        learner = changed(learner, **BASE)
+    if cell.has("pretrain") and isinstance(learner, TorchLearner):
+        learner, effort = changed(learner, **BASE), int(cell.get("pretrain"))
 
     def eupg(words: str) -> EUPG:
         return EUPG(mechanism(words, **features), learner, effort, given.finetune, finetuner=given.finetuner)

@@ -1,8 +1,8 @@
 """Quality of forgetting: utility and membership inference before and after, one method a cell.
 
-All methods of a repetition share who asks, the split, and the reference models of the audit, which are trained from
-scratch with the methods' own learner on halves of the retained records. What they begin with alike is trained once.
-Seconds are kept for orientation: other cells may run beside; ``runtime`` measures alone.
+All methods of a repetition share who asks and the split. The reference models of the audit, trained from scratch with
+the methods' own learner, are shared by all repetitions. What methods begin with alike is trained once, and what
+``runtime`` has trained is taken from it. Seconds are kept for orientation: other cells may run beside.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from eupg.audit.membership import audit, references_for
+from eupg.audit.membership import audit
 from eupg.audit.references import References
 from eupg.audit.rmia import RMIA
 from eupg.bench import methods
 from eupg.bench.cell import Cell
-from eupg.bench.found import Found, audited, repetition, requests, seed_of, silent, timed, utility
+from eupg.bench.found import Found, audited, repetition, requests, utility
+from eupg.bench.kept import Kept
+from eupg.bench.shared_references import shared_references
 from eupg.bench.trainings import Trainings
 from eupg.data.sources import Source
 from eupg.forget.retrain import Retrain
-from eupg.forget.storage import storage
-from eupg.forget.unlearner import Trained
+from eupg.learn.learner import Model
 
 
 def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
     """Measure the methods of one repetition, for one share of people forgotten after the other."""
     source = methods.source(cells[0].set)
-    trainings = Trainings(source.train, repetition(cells[0].repetition))
+    trainings = Trainings(source.train, repetition(cells[0].repetition), Kept.of_run(gives=False))
     for _, mine in groupby(sorted(cells, key=_share), key=_share):
         asked = list(mine)
         case = _Case(source, trainings, asked[0])
@@ -49,42 +50,29 @@ class _Case:
         self._references = self._train_references(cell)
 
     def _train_references(self, cell: Cell) -> References | None:
-        models = int(cell.get("references"))
-        if not models:
+        outside = int(cell.get("references"))
+        if not outside:
             return None
         given = methods.recipe(cell)
-        return references_for(
-            Retrain(given.learner, given.full),
-            self.members,
-            self.source.test,
-            self.retained,
-            models=models,
-            seed=seed_of(self.rng, "references"),
-            jobs=1,
-            step=silent,
-        )
+        return shared_references(Retrain(given.learner, given.full), self.source, outside, repetition=cell.repetition)
 
     def run(self, cell: Cell) -> Found:
         """Train, forget and measure one method."""
-        method = methods.method(cell)
-        trained, seconds, shared = self.trainings.train(method)
-        kept = storage(trained)
-        after = timed(seconds, "forget", lambda: method.forget(trained, self.retained, self.rng))
+        done = self.trainings.honour(methods.method(cell), self.retained)
+        kept = done.storage
         metrics = {
-            "before": self._measured(trained),
-            "after": self._measured(after),
+            "before": self._measured(done.before),
+            "after": self._measured(done.after),
             "storage": {"files": kept.files, "bytes": kept.size_bytes, "models": kept.models_a_prediction},
             "records": {"train": len(self.source.train), "forgotten": len(self.members)},
-            "claim": after.claim.to_json(),
+            "claim": done.claim.to_json(),
         }
-        return Found(metrics, seconds, shared)
+        return Found(metrics, done.seconds, done.shared)
 
-    def _measured(self, trained: Trained) -> dict[str, Any]:
-        found: dict[str, Any] = {"utility": utility(self.source, trained.model)}
+    def _measured(self, model: Model) -> dict[str, Any]:
+        found: dict[str, Any] = {"utility": utility(self.source, model)}
         if self._references is not None:
-            report = audit(
-                trained.model, self.members, self.source.test, references=self._references, attack=self._attack
-            )
+            report = audit(model, self.members, self.source.test, references=self._references, attack=self._attack)
             # Tuned on the references alone, so that it is the same for every model.
             self._attack = self._attack or RMIA(a=float(report.parameters["a"]))
             found["audit"] = audited(report)

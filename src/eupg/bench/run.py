@@ -14,10 +14,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from eupg.bench.cell import Cell, Job, group, matches
 from eupg.bench.experiments import cells_of
+from eupg.bench.kept import FOLDER
 from eupg.bench.kinds import KINDS, kind
 from eupg.bench.results import Result, Writer, read
 from eupg.bench.version import code_version, source_digest
@@ -104,7 +106,8 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
     path
         The results file; lines are appended, each on disk before the next.
     jobs
-        Processes side by side, of one thread each. Measurements of time run after all others, one at a time.
+        Processes side by side, of one thread each. Measurements of time run before all others, one at a time; what
+        they train is not trained again.
     tell
         Called with one sentence a finished cell.
     """
@@ -112,10 +115,11 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
         raise ParameterError(f"at least one process is needed, got {jobs!r}")
     apart = [job for job in plan.jobs if kind(job.kind).alone]
     beside = [job for job in plan.jobs if not kind(job.kind).alone]
-    with Writer(path) as writer:
-        desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | ({FRESH: "1"} if plan.fresh else {}))
-        desk.compute(beside, min(jobs, len(beside)))
+    with Writer(path) as writer, TemporaryDirectory(prefix="eupg-bench-") as folder:
+        fresh = {FRESH: "1"} if plan.fresh else {}
+        desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder})
         desk.compute(apart, min(1, len(apart)))
+        desk.compute(beside, min(jobs, len(beside)))
     return Outcome(desk.written, tuple(desk.failed))
 
 

@@ -1,7 +1,8 @@
 """Time, storage and inference of every method, measured with nothing beside: one process, one thread, no evaluation.
 
 Everything is run once on a few records first, so that loading and compiling are in nobody's time. A forget is of the
-same people for all methods of a repetition. Inference is the median of several passes over the test records.
+same people for all methods of a repetition. Inference is the median of several passes over the test records. The models
+are kept for ``quality``, which would train the very same.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import numpy as np
 
 from eupg.bench import methods
 from eupg.bench.cell import Cell
-from eupg.bench.found import Found, repetition, requests, timed
+from eupg.bench.found import Found, repetition, requests
+from eupg.bench.kept import Kept
 from eupg.bench.trainings import Trainings
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
-from eupg.forget.storage import storage
 from eupg.forget.unlearner import Unlearner
 from eupg.learn.learner import Model
 from eupg.rng import Seeded
@@ -31,7 +32,7 @@ def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
     """Time the methods of one repetition."""
     source, rng = methods.source(cells[0].set), repetition(cells[0].repetition)
     members, retained = requests(source, float(cells[0].get("forget")), rng)
-    trainings, warm = Trainings(source.train, rng), set[tuple[type, type]]()
+    trainings, warm = Trainings(source.train, rng, Kept.of_run(takes=False)), set[tuple[type, type]]()
     for cell in cells:
         method = methods.method(cell)
         kind = (type(method), type(getattr(method, "mechanism", None)))
@@ -42,15 +43,14 @@ def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
 
 
 def _run(source: Source, trainings: Trainings, method: Unlearner, retained: Dataset, forgotten: int) -> Found:
-    trained, seconds, shared = trainings.train(method)
-    kept = storage(trained)
-    after = timed(seconds, "forget", lambda: method.forget(trained, retained, trainings.rng))
+    done = trainings.honour(method, retained)
+    kept = done.storage
     metrics = {
-        "inference_us_a_record": _inference(after.model, source.test),
+        "inference_us_a_record": _inference(done.after, source.test),
         "storage": {"files": kept.files, "bytes": kept.size_bytes, "models": kept.models_a_prediction},
         "records": {"train": len(source.train), "forgotten": forgotten, "retained": len(retained)},
     }
-    return Found(metrics, seconds, shared)
+    return Found(metrics, done.seconds, done.shared)
 
 
 def _warm_up(method: Unlearner, data: Dataset) -> None:

@@ -9,7 +9,7 @@ from eupg.bench.report.frontier import PLACES, costs, counted, gain, scratch, se
 from eupg.bench.report.goals import goals
 from eupg.bench.report.origin import origin
 from eupg.bench.report.picture_places import SET as PICTURES
-from eupg.bench.report.picture_places import better_methods, better_recipe, paper_recipe
+from eupg.bench.report.picture_places import better_methods, better_recipe, block_of, paper_recipe
 from eupg.bench.report.plots import timed_alone
 from eupg.bench.report.quality import EUPG, REFRESHED, views
 from eupg.bench.report.synthetic import ONE, best
@@ -48,7 +48,7 @@ def overview(book: Book) -> dict[str, str]:
 
 def _pictures(book: Book) -> dict[str, str]:
     """Return what pictures give after forgetting by the better recipe, beside the controls."""
-    asked = {"blocks_after": better_methods()[-1], "blocks_short": SHORT, "pixels_after": EUPG[0]}
+    asked = {"blocks_after": max(better_methods(), key=block_of), "blocks_short": SHORT, "pixels_after": EUPG[0]}
     found = {name: better_recipe(book, method).shown(PICTURES, method) for name, method in asked.items()}
     return found | {"blocks_full": paper_recipe(book).shown(PICTURES, "Retrain")}
 

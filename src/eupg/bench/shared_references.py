@@ -1,0 +1,50 @@
+"""Reference models that all repetitions share, and all experiments of a run with the same set and recipe.
+
+Each sees a random half of all records, training and test alike, in pairs of a half and its complement. So every record
+that is ever scored, asked to be forgotten or never seen, is outside of exactly half of them, whoever asks and however
+many do. Of each only the predictions are kept.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.audit.references import Recipe, References, complementary_halves
+from eupg.bench.kept import Kept, name_of
+from eupg.data.sources import Source
+from eupg.rng import Seeded
+
+_SEED = 11
+# Processes that need the same models begin at different ones, and so divide the work.
+_APART = 5
+
+
+def shared_references(recipe: Recipe, source: Source, outside: int, *, repetition: int) -> References:
+    """Return reference models of a set, so many of them without each record, hence twice as many in all.
+
+    Parameters
+    ----------
+    recipe
+        How they are trained.
+    source
+        The data set.
+    outside
+        How many of them never saw a given record.
+    repetition
+        Who asks: which of them are trained first follows from it, and nothing else does.
+    """
+    models, pool, kept = 2 * outside, source.train.plus(source.test), Kept.of_run()
+    groups = np.repeat([0, 1], [len(source.train), len(source.test)])
+    inside = complementary_halves(groups, models, Seeded(_SEED).stage("halves").generator())
+
+    def predictions(i: int) -> NDArray[np.float32]:
+        served = recipe.train(pool.select(inside[i]), Seeded(_SEED).stage(f"reference {i}"))
+        return served.model.predict_proba(pool.X).astype(np.float32)
+
+    found = {}
+    for place in range(models):
+        i = (place + _APART * repetition) % models
+        name = name_of(f"reference {i} {recipe!r}", pool.X, pool.y, pool.ids, inside[i])
+        found[i] = kept.get(name, lambda i=i: predictions(i))  # type: ignore[misc]
+    return References(pool, inside, np.stack([found[i] for i in range(models)]).astype(np.float64))
