@@ -9,6 +9,7 @@ import pytest
 from eupg import LightGBMLearner, TorchLearner, XGBoostLearner
 from eupg.checks import check_learner
 from eupg.errors import ParameterError
+from eupg.learn import best_of
 from eupg.learn.best_of import BestOf, _by_person, _folds
 from eupg.learn.recipes import lightgbm_recipe, logistic_recipe, mlp_recipe, xgboost_recipe
 from people import people
@@ -48,6 +49,46 @@ def test_final_model_is_the_plain_learners_on_all_examples():
     model = fit(BestOf((STUMPS,)), data)
     plain = STUMPS.fit(data, effort=model.effort, rng=np.random.default_rng(1))
     np.testing.assert_array_equal(model.predict_proba(data.X), plain.predict_proba(data.X))
+
+
+TREES = (XGBoostLearner(max_depth=3, threads=1), LightGBMLearner(leaves=6, threads=1))
+
+
+@pytest.mark.parametrize("learner", TREES, ids=["xgboost", "lightgbm"])
+@pytest.mark.parametrize("goes_on", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_first_trees_are_the_model_of_less_effort(learner, goes_on, classes):
+    data = people(400, classes=classes)
+    start = fit(learner, data, effort=5, seed=2) if goes_on else None
+    long, short = (fit(learner, data, effort=effort, start=start) for effort in (12, 4))
+    first = learner.first(long, 4, start=start)
+    assert first.effort == short.effort
+    np.testing.assert_allclose(first.predict_proba(data.X), short.predict_proba(data.X), atol=1e-6)
+    assert np.abs(long.predict_proba(data.X) - short.predict_proba(data.X)).max() > 0.01
+
+
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_where_nothing_is_left_to_split_the_first_trees_are_those_that_are_there(goes_on):
+    data = people(400)
+    learner = LightGBMLearner(leaves=4, threads=1, least_records=150)
+    start = fit(LightGBMLearner(leaves=4, threads=1), data, effort=3) if goes_on else None
+    same = dataclasses.replace(data, X=np.zeros_like(data.X))
+    long = fit(learner, same, effort=16, start=start)
+    assert long.booster.current_iteration() < 16
+    first = learner.first(long, 8, start=start)
+    np.testing.assert_array_equal(first.predict_proba(data.X), long.predict_proba(data.X))
+
+
+@pytest.mark.parametrize("learner", TREES, ids=["xgboost", "lightgbm"])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_one_large_ensemble_gives_the_choice_of_one_fit_an_effort(learner, goes_on, monkeypatch):
+    data = people(1200)
+    start = fit(learner, dataclasses.replace(data, y=1 - data.y), effort=3) if goes_on else None
+    found = fit(BestOf((learner,)), data, start=start)
+    monkeypatch.setattr(best_of, "Adding", Spoils)
+    one_by_one = fit(BestOf((learner,)), data, start=start)
+    assert found.effort == one_by_one.effort
+    np.testing.assert_array_equal(found.predict_proba(data.X), one_by_one.predict_proba(data.X))
 
 
 def test_start_is_returned_itself_where_going_on_does_not_help():

@@ -115,7 +115,7 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
         raise ParameterError(f"at least one process is needed, got {jobs!r}")
     apart = [job for job in plan.jobs if kind(job.kind).alone]
     beside = [job for job in plan.jobs if not kind(job.kind).alone]
-    with Writer(path) as writer, TemporaryDirectory(prefix="eupg-bench-") as folder:
+    with Writer(path) as writer, TemporaryDirectory(prefix="eupg-bench-", ignore_cleanup_errors=True) as folder:
         fresh = {FRESH: "1"} if plan.fresh else {}
         desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder})
         desk.compute(apart, min(1, len(apart)))

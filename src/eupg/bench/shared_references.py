@@ -7,6 +7,8 @@ many do. Of each only the predictions are kept.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -42,9 +44,9 @@ def shared_references(recipe: Recipe, source: Source, outside: int, *, repetitio
         served = recipe.train(pool.select(inside[i]), Seeded(_SEED).stage(f"reference {i}"))
         return served.model.predict_proba(pool.X).astype(np.float32)
 
-    found = {}
+    records, found = name_of("pool", pool.X, pool.y, pool.ids), {}
     for place in range(models):
         i = (place + _APART * repetition) % models
-        name = name_of(f"reference {i} {recipe!r}", pool.X, pool.y, pool.ids, inside[i])
-        found[i] = kept.get(name, lambda i=i: predictions(i))  # type: ignore[misc]
+        name = name_of(f"reference {i} {recipe!r} {records}", inside[i])
+        found[i] = kept.get(name, partial(predictions, i))
     return References(pool, inside, np.stack([found[i] for i in range(models)]).astype(np.float64))

@@ -17,7 +17,7 @@ from eupg.data.dataset import Examples, Labels, Matrix
 from eupg.data.schema import Schema
 from eupg.data.score import auc
 from eupg.errors import ParameterError
-from eupg.learn.learner import Learner, Model, accumulates, check_fit
+from eupg.learn.learner import Adding, Learner, Model, accumulates, check_fit
 
 # Below this many rows or people a held-out part decides nothing: the start is kept, or the first recipe at its least.
 _FEWEST = 100
@@ -139,24 +139,26 @@ def _climb(
     rng: np.random.Generator,
     start: Model | None,
 ) -> Iterator[tuple[int, _Judged]]:
-    """Fit at more and more effort, until more does worse than less did.
+    """Judge more and more effort, until more does worse than less did.
 
-    Trees that are there stay, so a larger ensemble goes on from the smaller one.
+    Trees that are there stay, so a smaller ensemble is the beginning of the largest, which alone is fitted.
     """
     rows = [_Rows(examples.schema, examples.X[~apart], examples.y[~apart]) for apart in folds]
-    models: list[Model | None] = [start] * len(folds)
-    adds, spent, least = accumulates(learner), 0, np.inf
+
+    def fitted(most: int) -> list[Model]:
+        return [learner.fit(seen, effort=most, rng=rng, start=start) for seen in rows]
+
+    largest, least = fitted(effort) if isinstance(learner, Adding) else [], np.inf
     for step in _efforts(effort):
-        more = step - spent if adds else step
-        fitted = [
-            learner.fit(seen, effort=more, rng=rng, start=model if adds else start)
-            for seen, model in zip(rows, models, strict=True)
-        ]
-        found = _judge(fitted, examples, folds)
+        if isinstance(learner, Adding):
+            models = [learner.first(one, step, start=start) for one in largest]
+        else:
+            models = fitted(step)
+        found = _judge(models, examples, folds)
         yield step, found
         if found.losses.mean() > least:
             return
-        models, spent, least = [*fitted], step, found.losses.mean()
+        least = found.losses.mean()
 
 
 def _folds(examples: Examples, share: float, rng: np.random.Generator) -> list[NDArray[np.bool_]]:

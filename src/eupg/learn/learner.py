@@ -92,6 +92,14 @@ class Scoring(Protocol):
         """Return exactly what ``fit`` would, given the scores that ``start`` gives the examples."""
 
 
+@runtime_checkable
+class Adding(Protocol):
+    """A learner whose first trees are the model that less effort would have given."""
+
+    def first(self, model: Model, trees: int, *, start: Model | None = None) -> Model:
+        """Return the model without the later ones of the trees that were added to ``start``, or to nothing."""
+
+
 def accumulates(learner: Learner) -> bool:
     """Tell whether effort adds to the model, as trees do, where an epoch goes over the examples once more."""
     return bool(getattr(learner, "accumulates", False))

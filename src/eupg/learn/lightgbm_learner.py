@@ -103,6 +103,15 @@ class LightGBMLearner:
         booster = lgb.train(parameters, matrix, effort, init_model=before)
         return LightGBMModel(booster, schema, self, total_effort(effort, start))
 
+    def first(self, model: Model, trees: int, *, start: Model | None = None) -> LightGBMModel:
+        """Return the model with the first so many of the trees that were added to ``start``."""
+        mine = own(model, LightGBMModel)
+        # Those that are there, which are fewer than were asked for where LightGBM found nothing left to split.
+        before = 0 if start is None else own(start, LightGBMModel).booster.current_iteration()
+        kept = min(before + trees, mine.booster.current_iteration())
+        booster = lgb.Booster(model_str=mine.booster.model_to_string(num_iteration=kept))
+        return LightGBMModel(booster, mine.schema, self, total_effort(trees, start))
+
     def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
         classes = examples.schema.classes
         objective: dict[str, Any] = {"objective": "binary"}

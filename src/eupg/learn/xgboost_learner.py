@@ -147,6 +147,12 @@ class XGBoostLearner:
         boosters = (*own(start, XGBoostModel).boosters, _further(self._parameters(examples, rng), matrix, effort))
         return XGBoostModel(boosters, examples.schema, self, total_effort(effort, start))
 
+    def first(self, model: Model, trees: int, *, start: Model | None = None) -> XGBoostModel:
+        """Return the model with the first so many of the trees that were added to ``start``."""
+        mine = own(model, XGBoostModel)
+        boosters = (*mine.boosters[:-1], mine.boosters[-1][:trees])
+        return XGBoostModel(boosters, mine.schema, self, total_effort(trees, start))
+
     def _parameters(self, examples: Examples, rng: np.random.Generator) -> dict[str, Any]:
         classes = examples.schema.classes
         objective: dict[str, Any] = {"objective": "binary:logistic"}
