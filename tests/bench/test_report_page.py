@@ -55,6 +55,38 @@ def test_the_results_file_holds_no_cell_twice():
     assert (found.lines, found.repeated, found.torn) == (len(found.newest), 0, 0)
 
 
+@pytest.mark.parametrize(
+    ("row", "table", "model", "recipe"),
+    [
+        (f"{table.title()}, {words}", table, model, "paper")
+        for words, model in (("MLP", "mlp"), ("XGBoost", "xgboost"))
+        for table in ("adult", "heart", "credit")
+    ]
+    + [
+        ("CIFAR-10, ResNet-18 (3 runs)", "cifar10", "resnet18", "paper"),
+        ("the same, a better recipe", "cifar10", "resnet18", "better"),
+    ],
+)
+def test_the_readme_says_what_the_committed_results_say(row, table, model, recipe, committed):
+    (line,) = (one for one in (ROOT / "README.md").read_text(encoding="utf-8").splitlines() if f"| {row} |" in one)
+    # The paper's own figures stand in brackets.
+    said = [re.findall(r"\d+\.\d", re.sub(r"\(.*?\)", "", column)) for column in line.split("|")[2:-1]]
+    better = "EUPG k=30, blocks 8×8" if model == "resnet18" else "EUPG k=30, leaves refreshed"
+    methods = [("EUPG k=30", better), ("EUPG ε=1",), ("Retrain",), ("Short retrain",)]
+    for figures, names in zip(said, methods, strict=True):
+        for figure, name in zip(figures, names, strict=False):
+            assert figure == _after(committed, table, model, recipe, name), name
+
+
+def _after(book, table, model, recipe, method):
+    """Return the mean utility after forgetting 5 %, with one decimal."""
+    wanted = {"set": table, "model": model, "recipe": recipe, "method": method}
+    wanted |= {"forget": 0.05, "finetune": 5, "references": 8}
+    found = [r.metrics["after"]["utility"] for r in book.results.values() if wanted.items() <= r.cell.config.items()]
+    assert len(found) == (3 if model == "resnet18" else 5)
+    return f"{sum(found) / len(found):.1f}"
+
+
 def test_every_miss_of_the_committed_results_is_explained(committed):
     for cell in (*compared(committed), *compared_pictures(committed)):
         assert not cell.missed or (cell.table, cell.model, cell.method) in reasons(), cell[:5]
