@@ -8,7 +8,7 @@ import pytest
 from eupg import EUPG, LocalDP, ProbabilisticKAnonymity, Seeded, SklearnLearner
 from eupg.bench import methods, picture_methods
 from eupg.bench.cell import Cell
-from eupg.bench.experiments import EXPERIMENTS, cells_of, experiment
+from eupg.bench.experiments import EXPERIMENTS, cells_of, experiment, minutes_of_all
 from eupg.bench.exposure import CONTROLS, exposed_people
 from eupg.bench.kinds import KINDS
 from eupg.errors import ParameterError
@@ -106,6 +106,13 @@ def test_repetitions_add_cells_and_change_none():
 
 def test_every_estimate_is_given():
     assert all(e.core_minutes > 0 for e in EXPERIMENTS)
+
+
+def test_the_whole_suite_fits_three_hours_on_two_cores_and_time_is_measured_on_one():
+    tables = [e for e in EXPERIMENTS if e.name != "smoke" and not e.gpu]
+    apart = sum(e.core_minutes for e in tables if e.name.startswith("runtime"))
+    assert minutes_of_all(1) == sum(e.core_minutes for e in tables)
+    assert minutes_of_all(2) == apart + (minutes_of_all(1) - apart) / 2 < 180
 
 
 def test_from_scratch_learns_from_the_very_people_that_eupg_exposes():

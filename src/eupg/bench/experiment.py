@@ -45,9 +45,9 @@ class Experiment:
     grids
         Its cells. Cells that two experiments have in common are computed once.
     core_minutes
-        Time on one core for 5 repetitions, estimated from processor seconds of single cells on a busy 2.8 GHz
-        machine. Where experiments share references or trainings (those of one set, model and recipe do, if they are
-        run together), these count in the one that stands first.
+        Time on one core for 5 repetitions as a part of ``all``, from processor seconds of one repetition of everything
+        on a 2-core machine. What experiments share then, cells, references and trainings, counts in one of them; run
+        by itself an experiment may take longer.
     most_repeats
         No more repetitions than these, however many are asked for.
     gpu

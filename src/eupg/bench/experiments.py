@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from eupg.bench.cell import Cell, Value
 from eupg.bench.experiment import Experiment, Grid
+from eupg.bench.kinds import kind
 from eupg.bench.methods import EFFORTS, MODELS, SETS
 from eupg.bench.picture_experiments import PICTURES
 from eupg.errors import ParameterError
@@ -97,7 +98,7 @@ EXPERIMENTS = (
                 {"exposure": (0.0, 0.02, 0.05, 1.0)},
             ),
         ),
-        core_minutes=92,
+        core_minutes=66,
     ),
     Experiment(
         "exposure",
@@ -107,7 +108,7 @@ EXPERIMENTS = (
             Grid("exposure", SETS, MODELS, ("Short retrain",), {"exposure": 1.0}),
             Grid("exposure", SETS, MODELS, ("k=10", "k=30", "k=100", "ε=1", "ε=4"), {"exposure": (0.0, *_SHARES)}),
         ),
-        core_minutes=98,
+        core_minutes=49,
     ),
     Experiment(
         "exposure_audit",
@@ -122,7 +123,7 @@ EXPERIMENTS = (
                 {"exposure": (0.0, 0.05, 1.0), "references": 8},
             ),
         ),
-        core_minutes=30,
+        core_minutes=16,
     ),
     Experiment(
         "epsilon_models",
@@ -157,25 +158,25 @@ EXPERIMENTS = (
         "quality_mlp",
         "the paper's table of unlearning quality for MLPs: utility, RMIA AUC and TPR at 1 %, before and after",
         (Grid("quality", SETS, ("mlp",), (*_RIVALS, *_CERTIFIED, *_EUPG), _MLP),),
-        core_minutes=47,
+        core_minutes=11,
     ),
     Experiment(
         "quality_xgboost",
         "the same for XGBoost, with both ways to fine-tune trees",
         (Grid("quality", SETS, ("xgboost",), (*_RIVALS, *_EUPG, _REFRESHED, "EUPG ε=1, leaves refreshed"), _TREES),),
-        core_minutes=5,
+        core_minutes=2,
     ),
     Experiment(
         "quality_others",
         "the same for LightGBM and logistic regression, which the paper lacks",
         tuple(Grid("quality", SETS, (model,), (*_RIVALS, *_EUPG), _FULL[model]) for model in _OTHERS),
-        core_minutes=6,
+        core_minutes=4,
     ),
     Experiment(
         "tuned",
         "the same with recipes tuned inside what they may see, so that Retrain is not handicapped by over-training",
         (Grid("quality", SETS, MODELS, ("Retrain", *_SHORT), _TUNED),),
-        core_minutes=60,
+        core_minutes=39,
     ),
     Experiment(
         "k_sweep",
@@ -189,7 +190,7 @@ EXPERIMENTS = (
                 {"effort": 100, "forget": 0.05, "references": 8},
             ),
         ),
-        core_minutes=6,
+        core_minutes=3,
     ),
     Experiment(
         "epsilon_sweep",
@@ -203,7 +204,7 @@ EXPERIMENTS = (
                 {"effort": 100, "forget": 0.05, "references": 8},
             ),
         ),
-        core_minutes=4,
+        core_minutes=3,
     ),
     Experiment(
         "forget_ratio",
@@ -217,7 +218,7 @@ EXPERIMENTS = (
                 {**_MLP, "forget": (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9)},
             ),
         ),
-        core_minutes=25,
+        core_minutes=10,
     ),
     Experiment(
         "ft_epochs",
@@ -226,7 +227,7 @@ EXPERIMENTS = (
             Grid("quality", SETS, ("mlp",), (*_SHORT, "Certified-SP"), {**_MLP, "finetune": (1, 2, 3, 5, 10)}),
             Grid("quality", SETS, ("mlp",), _EUPG, {**_MLP, "finetune": 0}),
         ),
-        core_minutes=12,
+        core_minutes=8,
     ),
     Experiment(
         "label_dp",
@@ -241,7 +242,7 @@ EXPERIMENTS = (
                 _TREES,
             ),
         ),
-        core_minutes=11,
+        core_minutes=9,
     ),
     Experiment(
         "runtime",
@@ -252,13 +253,13 @@ EXPERIMENTS = (
             Grid("runtime", SETS, ("xgboost",), (*_RIVALS, *_EUPG, _REFRESHED), _timed(_TREES)),
             *(Grid("runtime", SETS, (model,), (*_RIVALS, *_EUPG), _timed(_FULL[model])) for model in _OTHERS),
         ),
-        core_minutes=38,
+        core_minutes=40,
     ),
     Experiment(
         "runtime_tuned",
         "the same for the tuned recipes, of the models that train in seconds",
         (Grid("runtime", SETS, ("xgboost", "lightgbm", "logistic"), ("Retrain", *_SHORT), _timed(_TUNED)),),
-        core_minutes=11,
+        core_minutes=10,
     ),
     *PICTURES,
 )
@@ -272,6 +273,13 @@ def experiment(name: str) -> Experiment:
     raise ParameterError(
         f"no experiment {name!r}: choose one of {', '.join(e.name for e in EXPERIMENTS)}, all or images"
     )
+
+
+def minutes_of_all(cores: int) -> float:
+    """Return how long ``eupg bench run all`` takes at 5 repetitions, by the estimates: time is measured on one core."""
+    tables = [e for e in EXPERIMENTS if e.name != "smoke" and not e.gpu]
+    apart = sum(e.core_minutes for e in tables if all(kind(grid.kind).alone for grid in e.grids))
+    return apart + (sum(e.core_minutes for e in tables) - apart) / cores
 
 
 def cells_of(names: Sequence[str], repeats: int) -> list[Cell]:

@@ -42,7 +42,7 @@ PICTURES = (
             _pictures(("EUPG ε=1",), _DP_BASE),
             _pictures((_BLOCKS,), _BASE),
         ),
-        core_minutes=4,
+        core_minutes=7,
         most_repeats=3,
         gpu=True,
     ),

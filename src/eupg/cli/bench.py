@@ -54,7 +54,7 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 
 
 def _list(options: argparse.Namespace, console: Console) -> int:
-    from eupg.bench.experiments import EXPERIMENTS
+    from eupg.bench.experiments import EXPERIMENTS, minutes_of_all
     from eupg.bench.results import read
 
     known = read(options.results).newest
@@ -70,9 +70,9 @@ def _list(options: argparse.Namespace, console: Console) -> int:
     console.print(table)
     console.print(
         f"Cells at {options.repeats} repetitions, fewer where an experiment has no more, done in {options.results}; "
-        "minutes on one core for 5 repetitions, or on one GPU for all of its own, estimated from single cells. Cells "
-        "that experiments share are counted in each and computed once. all: every experiment without a GPU but the "
-        "smoke test; images: every one on a GPU."
+        "minutes on one core for 5 repetitions as a part of all, which makes once what experiments share, or on one "
+        "GPU for all of its own; measured on one repetition. all: every experiment without a GPU but the smoke test, "
+        f"about {minutes_of_all(2):.0f} min on 2 cores; images: every one on a GPU."
     )
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
