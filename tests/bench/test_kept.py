@@ -1,5 +1,12 @@
 """What processes of one run share is made once, is whole, and is what each would have made itself."""
 
+import os
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -19,7 +26,7 @@ from eupg import (
 )
 from eupg.bench import base, exposure_audit, methods, quality, runtime, shared_references
 from eupg.bench.cell import Cell
-from eupg.bench.kept import FOLDER, Kept, clear, name_of
+from eupg.bench.kept import FOLDER, PARENT, Kept, clear, name_of
 from eupg.bench.trainings import Trainings
 from people import people
 
@@ -64,10 +71,58 @@ def test_without_a_run_nothing_is_kept(monkeypatch):
     clear()
 
 
-def test_a_killed_runs_folder_is_deleted(folder):
+def test_a_killed_runs_folder_is_deleted_and_a_living_ones_is_not(folder, monkeypatch):
     Kept.of_run().get("a", lambda: 1)
+    monkeypatch.setenv(PARENT, str(os.getppid()))
+    clear()
+    assert folder.exists()
+    monkeypatch.setenv(PARENT, "1" if os.getppid() != 1 else "2")
     clear()
     assert not folder.exists()
+
+
+def test_what_cannot_be_written_is_made_again_and_nothing_is_lost(folder, monkeypatch):
+    def full(self, content):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert [Kept.of_run().get("a", lambda i=i: i) for i in (1, 2)] == [1, 2]
+    assert not list(folder.iterdir())
+
+
+def test_one_process_makes_what_several_want(folder):
+    assert [Kept.of_run().claims("a") for _ in range(3)] == [True, False, False]
+    assert Kept.of_run().claims("b")
+    assert [Kept.of_run(takes=False).claims("a") for _ in range(2)] == [True, True]
+
+
+class Slow:
+    """A recipe that takes its time, and notes which halves it was asked for."""
+
+    def __init__(self, place):
+        self.place = place
+
+    def __repr__(self):
+        return "Slow()"
+
+    def train(self, data, rng):
+        (self.place / f"{rng.path[-1]} by {threading.get_ident()}").touch()
+        time.sleep(0.1)
+        return SimpleNamespace(model=SimpleNamespace(predict_proba=lambda X: np.full((len(X), 2), 0.5)))
+
+
+@pytest.mark.usefixtures("small")
+def test_who_needs_the_same_reference_models_divides_them(folder, tmp_path_factory):
+    place, source = tmp_path_factory.mktemp("asked"), methods.source("adult")
+    work = partial(shared_references.shared_references, Slow(place), source, 8)
+    both = [threading.Thread(target=work) for _ in range(2)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join(60)
+    trained = [path.name.split(" by ")[0] for path in place.iterdir()]
+    assert len(set(trained)) == 16
+    assert len(trained) <= 17
 
 
 def test_names_tell_words_and_records_apart():
@@ -162,7 +217,7 @@ def test_figures_are_the_same_whoever_trained_the_references(folder, monkeypatch
 @pytest.mark.usefixtures("small")
 def test_every_record_is_outside_of_as_many_references_as_asked_for():
     source = methods.source("adult")
-    found = shared_references.shared_references(Retrain(LEARNERS["xgboost"], 2), source, 3, repetition=4)
+    found = shared_references.shared_references(Retrain(LEARNERS["xgboost"], 2), source, 3)
     assert found.inside.shape == (6, len(source.train) + len(source.test))
     assert (found.inside.sum(axis=0) == 3).all()
     every = Retrain(LEARNERS["xgboost"], 2)
@@ -197,7 +252,4 @@ def test_audits_of_a_protection_use_references_that_are_protected_alike(measured
     ((_, found),) = measured.measure([cell])
     assert isinstance(asked[0], EUPG)
     assert asked[0].mechanism == ProbabilisticKAnonymity(30)
-    audits = (
-        [found.metrics["audit"]] if measured is base else [found.metrics[g] for g in ("seen raw", "never seen raw")]
-    )
-    assert all(0 <= one["auc"] <= 100 for one in audits)
+    assert ("audit" if measured is base else "never seen raw") in found.metrics

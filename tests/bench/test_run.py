@@ -13,11 +13,14 @@ import pytest
 
 from bench.lines import text
 from eupg import EUPG, SISA, ProbabilisticKAnonymity, Retrain, XGBoostLearner, sources
+from eupg.audit.membership import audit
 from eupg.bench import run as running
 from eupg.bench.cell import Job
 from eupg.bench.experiments import experiment
+from eupg.bench.found import audited, repetition, requests
 from eupg.bench.results import Writer, read, versions
 from eupg.bench.run import _Desk, _Worker, plan
+from eupg.bench.shared_references import shared_references
 from eupg.bench.version import code_version, source_digest
 from eupg.compare.run import compare
 from eupg.errors import MeasurementFailed, ParameterError
@@ -85,6 +88,27 @@ def test_a_killed_run_leaves_a_readable_file_no_processes_and_no_folder(killed):
     assert not list(killed["shared"].glob("eupg-bench-*"))
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_all_processes_leaves_no_folder(number, tmp_path):
+    path, shared = tmp_path / "smoke.jsonl", tmp_path / "shared"
+    shared.mkdir()
+    process = subprocess.Popen(
+        command("run", "smoke", "--jobs", "2", results=path),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"TMPDIR": str(shared)},
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not list(shared.glob("eupg-bench-*/*")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(process.pid, number)
+    assert process.wait(30) == 128 + number
+    assert not list(shared.glob("eupg-bench-*"))
+
+
 def test_it_goes_on_where_it_stopped(killed):
     assert killed["again"].returncode == 0, killed["again"].stderr
     after = read(killed["path"])
@@ -149,8 +173,20 @@ def test_figures_are_those_of_a_comparison(killed):
     for name, run in expected.items():
         assert found[name]["before"]["utility"] == pytest.approx(run.before, abs=1e-9)
         assert found[name]["after"]["utility"] == pytest.approx(run.after, abs=1e-9)
-        # References are others, since all repetitions share them.
-        assert found[name]["after"]["audit"]["auc"] == pytest.approx(run.audit_after.auc, abs=5)
+
+
+def test_audits_are_those_of_the_shared_references(killed):
+    source, method = sources.rand_hie(), Retrain(XGBoostLearner(threads=1), 10)
+    members, _ = requests(source, 0.05, repetition(0))
+    model = method.train(source.train, repetition(0)).model
+    expected = audited(audit(model, members, source.test, references=shared_references(method, source, 4)))
+    (found,) = (
+        r.metrics["before"]["audit"]
+        for r in read(killed["path"]).newest.values()
+        if (r.cell.kind, r.cell.model, r.cell.method) == ("quality", "xgboost", "Retrain")
+    )
+    assert found == pytest.approx(expected)
+    assert found["low"] > 50
 
 
 def test_exposure_zero_is_the_base_itself(killed):

@@ -67,16 +67,31 @@ def test_the_first_trees_are_the_model_of_less_effort(learner, goes_on, classes)
     assert np.abs(long.predict_proba(data.X) - short.predict_proba(data.X)).max() > 0.01
 
 
-@pytest.mark.parametrize("goes_on", [False, True])
-def test_where_nothing_is_left_to_split_the_first_trees_are_those_that_are_there(goes_on):
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_first_trees_are_counted_from_those_a_start_has_not_from_those_it_was_asked_for(classes):
+    data = people(400, classes=classes)
+    learner = LightGBMLearner(leaves=4, threads=1)
+    same = dataclasses.replace(data, X=np.zeros_like(data.X))
+    start = fit(learner, same, effort=10)
+    assert start.booster.current_iteration() < 10
+    long, short = (fit(learner, data, effort=effort, start=start) for effort in (12, 4))
+    first = learner.first(long, 4, start=start)
+    np.testing.assert_allclose(first.predict_proba(data.X), short.predict_proba(data.X), atol=1e-6)
+    assert np.abs(long.predict_proba(data.X) - short.predict_proba(data.X)).max() > 0.01
+
+
+def test_where_nothing_is_left_to_split_all_trees_are_the_first():
     data = people(400)
-    learner = LightGBMLearner(leaves=4, threads=1, least_records=150)
-    start = fit(LightGBMLearner(leaves=4, threads=1), data, effort=3) if goes_on else None
+    learner = LightGBMLearner(leaves=4, threads=1)
+    start = fit(learner, data, effort=3)
     same = dataclasses.replace(data, X=np.zeros_like(data.X))
     long = fit(learner, same, effort=16, start=start)
-    assert long.booster.current_iteration() < 16
-    first = learner.first(long, 8, start=start)
-    np.testing.assert_array_equal(first.predict_proba(data.X), long.predict_proba(data.X))
+    added = long.booster.current_iteration() - 3
+    assert added < 8
+    for trees in (8, 16):
+        first = learner.first(long, trees, start=start)
+        assert first.booster.current_iteration() == 3 + added
+        np.testing.assert_array_equal(first.predict_proba(data.X), long.predict_proba(data.X))
 
 
 @pytest.mark.parametrize("learner", TREES, ids=["xgboost", "lightgbm"])

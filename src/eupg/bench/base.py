@@ -31,6 +31,6 @@ def _measure(cell: Cell) -> Found:
     if cell.method != "Unprotected":
         method = EUPG(methods.mechanism(cell.method), learner, effort, 0)
     model = timed(seconds, "train", lambda: method.train(source.train, rng)).model
-    references = shared_references(method, source, int(cell.get("references")), repetition=cell.repetition)
+    references = shared_references(method, source, int(cell.get("references")))
     report = audit(model, members, source.test, references=references)
     return Found({"utility": utility(source, model), "audit": audited(report)}, seconds)

@@ -34,7 +34,7 @@ def _measure(cell: Cell) -> Found:
     method = EUPG(mechanism, rule.learner, rule.pretrain, rule.finetune, exposure, finetuner=rule.finetuner)
     trained = timed(seconds, "train", lambda: method.train(source.train, Seeded(cell.repetition)))
     seen = np.isin(source.train.ids, list(trained.ids))
-    references = shared_references(method, source, int(cell.get("references")), repetition=cell.repetition)
+    references = shared_references(method, source, int(cell.get("references")))
     metrics = {}
     for group, mask in (("seen raw", seen), ("never seen raw", ~seen)):
         if not mask.any():

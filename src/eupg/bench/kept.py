@@ -19,8 +19,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# Tells processes where the folder is.
-FOLDER = "EUPG_BENCH_FOLDER"
+# Tell processes where the folder is, and who made it.
+FOLDER, PARENT = "EUPG_BENCH_FOLDER", "EUPG_BENCH_PARENT"
 _TRIES, _PAUSE = 20, 0.05
 T = TypeVar("T")
 
@@ -59,15 +59,35 @@ class Kept:
             return found
         made = make()
         if self.gives:
-            partial = path.with_suffix(f".{os.getpid()}")
+            self._put(path, made)
+        return made
+
+    def claims(self, name: str) -> bool:
+        """Tell whether this process is the first to want an object, and so the one to make it."""
+        if self.folder is None or not self.takes:
+            return True
+        try:
+            (self.folder / f"{name}.claimed").touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+    @staticmethod
+    def _put(path: Path, made: object) -> None:
+        partial = path.with_suffix(f".{os.getpid()}")
+        try:
             partial.write_bytes(pickle.dumps(made, protocol=pickle.HIGHEST_PROTOCOL))
             partial.replace(path)
-        return made
+        except OSError:
+            # A full disk, perhaps: whoever needs it makes it again, and no measurement is lost.
+            partial.unlink(missing_ok=True)
 
 
 def clear() -> None:
     """Delete the folder of a run that cannot do so itself, because it was killed."""
     folder = os.environ.get(FOLDER)
+    if os.environ.get(PARENT) == str(os.getppid()):
+        return
     # Another process may still be writing there, until it too finds out.
     for _ in range(_TRIES):
         if not folder or not Path(folder).exists():

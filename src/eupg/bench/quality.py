@@ -54,7 +54,7 @@ class _Case:
         if not outside:
             return None
         given = methods.recipe(cell)
-        return shared_references(Retrain(given.learner, given.full), self.source, outside, repetition=cell.repetition)
+        return shared_references(Retrain(given.learner, given.full), self.source, outside)
 
     def run(self, cell: Cell) -> Found:
         """Train, forget and measure one method."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from eupg.bench.cell import Cell, Job, group, matches
 from eupg.bench.experiments import cells_of
-from eupg.bench.kept import FOLDER
+from eupg.bench.kept import FOLDER, PARENT
 from eupg.bench.kinds import KINDS, kind
 from eupg.bench.results import Result, Writer, read
 from eupg.bench.version import code_version, source_digest
@@ -115,12 +116,35 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
         raise ParameterError(f"at least one process is needed, got {jobs!r}")
     apart = [job for job in plan.jobs if kind(job.kind).alone]
     beside = [job for job in plan.jobs if not kind(job.kind).alone]
-    with Writer(path) as writer, TemporaryDirectory(prefix="eupg-bench-", ignore_cleanup_errors=True) as folder:
+    with (
+        _ending_well(),
+        Writer(path) as writer,
+        TemporaryDirectory(prefix="eupg-bench-", ignore_cleanup_errors=True) as folder,
+    ):
         fresh = {FRESH: "1"} if plan.fresh else {}
-        desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder})
+        desk = _Desk(
+            writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder, PARENT: str(os.getpid())}
+        )
         desk.compute(apart, min(1, len(apart)))
         desk.compute(beside, min(jobs, len(beside)))
     return Outcome(desk.written, tuple(desk.failed))
+
+
+@contextmanager
+def _ending_well() -> Iterator[None]:
+    """Turn signals that end a process at once into an exception, so that nothing is left behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    # Who started it with nohup wants it to go on.
+    names = [name for name in known if signal.getsignal(name) is signal.SIG_DFL]
+    before = {name: signal.signal(name, lambda number, _: sys.exit(128 + number)) for name in names}
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(name, handler)
 
 
 class _Desk:

@@ -18,12 +18,12 @@ from eupg.data.sources import Source
 from eupg.rng import Seeded
 
 _SEED = 11
-# Processes that need the same models begin at different ones, and so divide the work.
-_APART = 5
 
 
-def shared_references(recipe: Recipe, source: Source, outside: int, *, repetition: int) -> References:
+def shared_references(recipe: Recipe, source: Source, outside: int) -> References:
     """Return reference models of a set, so many of them without each record, hence twice as many in all.
+
+    Processes that need the same ones divide the work.
 
     Parameters
     ----------
@@ -33,8 +33,6 @@ def shared_references(recipe: Recipe, source: Source, outside: int, *, repetitio
         The data set.
     outside
         How many of them never saw a given record.
-    repetition
-        Who asks: which of them are trained first follows from it, and nothing else does.
     """
     models, pool, kept = 2 * outside, source.train.plus(source.test), Kept.of_run()
     groups = np.repeat([0, 1], [len(source.train), len(source.test)])
@@ -44,9 +42,14 @@ def shared_references(recipe: Recipe, source: Source, outside: int, *, repetitio
         served = recipe.train(pool.select(inside[i]), Seeded(_SEED).stage(f"reference {i}"))
         return served.model.predict_proba(pool.X).astype(np.float32)
 
-    records, found = name_of("pool", pool.X, pool.y, pool.ids), {}
-    for place in range(models):
-        i = (place + _APART * repetition) % models
-        name = name_of(f"reference {i} {recipe!r} {records}", inside[i])
-        found[i] = kept.get(name, partial(predictions, i))
+    records = name_of("pool", pool.X, pool.y, pool.ids)
+    names = [name_of(f"reference {i} {recipe!r} {records}", inside[i]) for i in range(models)]
+    found = {}
+    for i in range(models):
+        if kept.claims(names[i]):
+            found[i] = kept.get(names[i], partial(predictions, i))
+    # What others have begun is there by now, but for the last ones: made again, that takes no longer than to wait.
+    for i in range(models):
+        if i not in found:
+            found[i] = kept.get(names[i], partial(predictions, i))
     return References(pool, inside, np.stack([found[i] for i in range(models)]).astype(np.float64))

@@ -28,18 +28,17 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     jobs: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_listen, args=(jobs, os.getppid()), daemon=True).start()
+    threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
     while True:
         for message in _job(json.loads(jobs.get())):
             out.write(json.dumps(message, ensure_ascii=False) + "\n")
             out.flush()
 
 
-def _listen(jobs: queue.Queue[str], parent: int) -> None:
+def _listen(jobs: queue.Queue[str]) -> None:
     for line in sys.stdin:
         jobs.put(line)
-    if os.getppid() != parent:
-        clear()
+    clear()
     os._exit(0)
 
 
