@@ -264,6 +264,8 @@ EXPERIMENTS = (
     ),
     *PICTURES,
 )
+# What ``all`` stands for.
+_TABLES = tuple(e for e in EXPERIMENTS if e.name != "smoke" and not e.gpu)
 
 
 def experiment(name: str) -> Experiment:
@@ -278,9 +280,8 @@ def experiment(name: str) -> Experiment:
 
 def minutes_of_all(cores: int) -> float:
     """Return how long ``eupg bench run all`` takes at 5 repetitions, by the estimates: time is measured on one core."""
-    tables = [e for e in EXPERIMENTS if e.name != "smoke" and not e.gpu]
-    apart = sum(e.core_minutes for e in tables if all(kind(grid.kind).alone for grid in e.grids))
-    return apart + (sum(e.core_minutes for e in tables) - apart) / cores
+    apart = sum(e.core_minutes for e in _TABLES if all(kind(grid.kind).alone for grid in e.grids))
+    return apart + (sum(e.core_minutes for e in _TABLES) - apart) / cores
 
 
 def cells_of(names: Sequence[str], repeats: int) -> list[Cell]:
@@ -288,9 +289,6 @@ def cells_of(names: Sequence[str], repeats: int) -> list[Cell]:
 
     ``all`` is every experiment on tables but the smoke test, ``images`` every one on pictures.
     """
-    groups = {
-        "all": [e for e in EXPERIMENTS if e.name != "smoke" and not e.gpu],
-        "images": [e for e in EXPERIMENTS if e.gpu],
-    }
+    groups = {"all": _TABLES, "images": PICTURES}
     chosen = [e for name in names for e in groups.get(name) or [experiment(name)]]
     return list({cell.key: cell for one in chosen for cell in one.cells(repeats)}.values())

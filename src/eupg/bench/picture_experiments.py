@@ -9,13 +9,12 @@ from collections.abc import Mapping
 
 from eupg.bench.cell import Value
 from eupg.bench.experiment import Experiment, Grid
-from eupg.bench.picture_recipes import BASE_EPOCHS, DP_BASE_EPOCHS
+from eupg.bench.picture_recipes import BASE_EPOCHS
 
 _PAPER: dict[str, Value] = {"recipe": "paper", "effort": 100, "finetune": 5, "forget": 0.05, "references": 8}
-# Bases of our own are trained for fewer epochs; the short retrain has none.
+# Bases of permuted pictures are trained for fewer epochs; the short retrain has none.
 _BETTER = {**_PAPER, "recipe": "better"}
 _BASE = {**_BETTER, "pretrain": BASE_EPOCHS}
-_DP_BASE = _BETTER if DP_BASE_EPOCHS is None else {**_BETTER, "pretrain": DP_BASE_EPOCHS}
 _EUPG = ("EUPG k=30", "EUPG ε=1")
 _BLOCKS = "EUPG k=30, blocks 8×8"
 
@@ -39,7 +38,8 @@ PICTURES = (
         (
             _pictures(("Short retrain",), _BETTER),
             _pictures(("EUPG k=30",), _BASE),
-            _pictures(("EUPG ε=1",), _DP_BASE),
+            # On held-out pictures the paper's own base did better here, of as many epochs as Retrain.
+            _pictures(("EUPG ε=1",), _BETTER),
             _pictures((_BLOCKS,), _BASE),
         ),
         core_minutes=7,

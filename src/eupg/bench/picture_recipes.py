@@ -26,8 +26,6 @@ BASE: dict[str, Any] = {
     "scale": 0.4,
 }
 BASE_EPOCHS = 30
-# The same for ε=1; None where the paper's own base, of as many epochs as Retrain, does better.
-DP_BASE_EPOCHS: int | None = None
 # And how the public network looks at pictures that are to be grouped, where it is not the library's default.
 FEATURES: dict[str, Any] = {"size": 160, "unit": True}
 # What the paper's fine-tuning has where the better recipe has something else.

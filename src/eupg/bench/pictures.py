@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 
 from eupg.audit.predictions import audit_predictions
 from eupg.audit.queries import PictureQueries, predictions
-from eupg.audit.references import complementary_halves
 from eupg.audit.rmia import RMIA
 from eupg.audit.signals import Kind
 from eupg.bench import methods, picture_methods
 from eupg.bench.cell import Cell
 from eupg.bench.found import Found, audited, repetition, requests, timed
 from eupg.bench.run import FRESH
+from eupg.bench.shared_references import SEED, halves
 from eupg.bench.trainings import Trainings
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source, cache_folder
@@ -41,7 +41,6 @@ _NONMEMBERS = 2_500
 # Epochs of fine-tuning in the paper's tables; sweeps go further.
 _TABLE = 5
 _QUERIES = PictureQueries(flip=True, shift=2)
-_SEED = 11
 _ORDER = ("Retrain", "Short retrain", "Certified-SP", "SISA")
 
 
@@ -85,8 +84,7 @@ class _Suite:
 
     def halves(self, models: int) -> NDArray[np.bool_]:
         """Return which reference sees which picture of the pool."""
-        groups = np.repeat([0, 1], [len(self.source.train), len(self.source.test)])
-        return complementary_halves(groups, models, Seeded(_SEED).stage("halves").generator())
+        return halves(self.source, models)
 
     def references(self, cell: Cell) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
         """Return the predictions of the reference models on the scored pictures, and who was inside."""
@@ -110,7 +108,7 @@ class _Suite:
 
     def _trained(self, cell: Cell, inside: NDArray[np.bool_], number: int, key: str) -> NDArray[np.float32]:
         given = picture_methods.recipe(cell)
-        stream = Seeded(_SEED).stage(f"reference {number}").generator()
+        stream = Seeded(SEED).stage(f"reference {number}").generator()
         model = given.learner.fit(self.pool.select(inside), effort=given.full, rng=stream)
         found = predictions(model, self.scored, _QUERIES).astype(np.float32)
         file = _file(key)

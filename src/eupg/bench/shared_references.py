@@ -17,7 +17,13 @@ from eupg.bench.kept import Kept, name_of
 from eupg.data.sources import Source
 from eupg.rng import Seeded
 
-_SEED = 11
+SEED = 11
+
+
+def halves(source: Source, models: int) -> NDArray[np.bool_]:
+    """Return which reference sees which record, those of the test set last."""
+    groups = np.repeat([0, 1], [len(source.train), len(source.test)])
+    return complementary_halves(groups, models, Seeded(SEED).stage("halves").generator())
 
 
 def shared_references(recipe: Recipe, source: Source, outside: int) -> References:
@@ -35,11 +41,10 @@ def shared_references(recipe: Recipe, source: Source, outside: int) -> Reference
         How many of them never saw a given record.
     """
     models, pool, kept = 2 * outside, source.train.plus(source.test), Kept.of_run()
-    groups = np.repeat([0, 1], [len(source.train), len(source.test)])
-    inside = complementary_halves(groups, models, Seeded(_SEED).stage("halves").generator())
+    inside = halves(source, models)
 
     def predictions(i: int) -> NDArray[np.float32]:
-        served = recipe.train(pool.select(inside[i]), Seeded(_SEED).stage(f"reference {i}"))
+        served = recipe.train(pool.select(inside[i]), Seeded(SEED).stage(f"reference {i}"))
         return served.model.predict_proba(pool.X).astype(np.float32)
 
     records = name_of("pool", pool.X, pool.y, pool.ids)
