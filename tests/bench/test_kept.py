@@ -1,6 +1,7 @@
 """What processes of one run share is made once, is whole, and is what each would have made itself."""
 
-import os
+import subprocess
+import sys
 import threading
 import time
 from functools import partial
@@ -26,8 +27,9 @@ from eupg import (
 )
 from eupg.bench import base, exposure_audit, methods, quality, runtime, shared_references
 from eupg.bench.cell import Cell
-from eupg.bench.kept import FOLDER, PARENT, Kept, clear, name_of
+from eupg.bench.kept import FOLDER, Kept, clear, name_of
 from eupg.bench.trainings import Trainings
+from eupg.bench.worker import END
 from people import people
 
 LEARNERS = {
@@ -71,14 +73,13 @@ def test_without_a_run_nothing_is_kept(monkeypatch):
     clear()
 
 
-def test_a_killed_runs_folder_is_deleted_and_a_living_ones_is_not(folder, monkeypatch):
+@pytest.mark.parametrize(("last", "stays"), [(END, True), ("", False)])
+def test_a_killed_runs_folder_is_deleted_and_a_living_ones_is_not(folder, last, stays):
     Kept.of_run().get("a", lambda: 1)
-    monkeypatch.setenv(PARENT, str(os.getppid()))
-    clear()
-    assert folder.exists()
-    monkeypatch.setenv(PARENT, "1" if os.getppid() != 1 else "2")
-    clear()
-    assert not folder.exists()
+    # The parent of this process is alive, as is for a moment that of one whose run was just killed.
+    worker = [sys.executable, "-m", "eupg.bench.worker"]
+    assert subprocess.run(worker, input=last, text=True, check=False, timeout=120).returncode == 0
+    assert folder.exists() == stays
 
 
 def test_what_cannot_be_written_is_made_again_and_nothing_is_lost(folder, monkeypatch):

@@ -19,8 +19,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# Tell processes where the folder is, and who made it.
-FOLDER, PARENT = "EUPG_BENCH_FOLDER", "EUPG_BENCH_PARENT"
+# Tells processes where the folder is.
+FOLDER = "EUPG_BENCH_FOLDER"
 _TRIES, _PAUSE = 20, 0.05
 T = TypeVar("T")
 
@@ -86,8 +86,6 @@ class Kept:
 def clear() -> None:
     """Delete the folder of a run that cannot do so itself, because it was killed."""
     folder = os.environ.get(FOLDER)
-    if os.environ.get(PARENT) == str(os.getppid()):
-        return
     # Another process may still be writing there, until it too finds out.
     for _ in range(_TRIES):
         if not folder or not Path(folder).exists():

@@ -20,10 +20,11 @@ from typing import Any
 
 from eupg.bench.cell import Cell, Job, group, matches
 from eupg.bench.experiments import cells_of
-from eupg.bench.kept import FOLDER, PARENT
+from eupg.bench.kept import FOLDER
 from eupg.bench.kinds import KINDS, kind
 from eupg.bench.results import Result, Writer, read
 from eupg.bench.version import code_version, source_digest
+from eupg.bench.worker import END
 from eupg.errors import MeasurementFailed, ParameterError
 
 Tell = Callable[[str], None]
@@ -122,9 +123,8 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
         TemporaryDirectory(prefix="eupg-bench-", ignore_cleanup_errors=True) as folder,
     ):
         fresh = {FRESH: "1"} if plan.fresh else {}
-        desk = _Desk(
-            writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder, PARENT: str(os.getpid())}
-        )
+        # Temporary files of processes, models among them, lie there too, and so go when the run is killed.
+        desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder, "TMPDIR": folder})
         desk.compute(apart, min(1, len(apart)))
         desk.compute(beside, min(jobs, len(beside)))
     return Outcome(desk.written, tuple(desk.failed))
@@ -272,6 +272,7 @@ class _Worker:
         assert process.stdout is not None
         # What it was sent and never read is lost with it.
         with suppress(OSError):
+            process.stdin.write(END)
             process.stdin.close()
         try:
             process.wait(timeout=5)

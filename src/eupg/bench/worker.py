@@ -1,7 +1,7 @@
 """A process that measures: one job a line comes in, one line a finished cell goes out.
 
-Started by :mod:`eupg.bench.run` as ``python -m eupg.bench.worker``. It ends when whoever started it is gone, so that a
-killed run leaves nothing behind.
+Started by :mod:`eupg.bench.run` as ``python -m eupg.bench.worker``. It ends when it is told to, or when whoever started
+it is gone; then it deletes what the run has left behind.
 """
 
 from __future__ import annotations
@@ -21,6 +21,10 @@ from eupg.bench.kept import clear
 from eupg.bench.kinds import kind
 from eupg.bench.version import forget_peak_memory, machine, peak_memory_mb
 
+# The last line of a run that lives. Without it the end of input means that the run was killed; who the parent is tells
+# nothing, since a process that is killed closes its pipes before its children get another parent.
+END = "end\n"
+
 
 def main() -> None:
     """Measure jobs until there are no more."""
@@ -28,17 +32,25 @@ def main() -> None:
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     jobs: queue.Queue[str] = queue.Queue()
-    threading.Thread(target=_listen, args=(jobs,), daemon=True).start()
-    while True:
-        for message in _job(json.loads(jobs.get())):
-            out.write(json.dumps(message, ensure_ascii=False) + "\n")
-            out.flush()
+    listener = threading.Thread(target=_listen, args=(jobs,), daemon=True)
+    listener.start()
+    try:
+        while True:
+            for message in _job(json.loads(jobs.get())):
+                out.write(json.dumps(message, ensure_ascii=False) + "\n")
+                out.flush()
+    except BrokenPipeError:
+        # Nobody reads on: the listener finds that out, too, and must not be cut short while it deletes.
+        listener.join()
 
 
 def _listen(jobs: queue.Queue[str]) -> None:
     for line in sys.stdin:
+        if line == END:
+            break
         jobs.put(line)
-    clear()
+    else:
+        clear()
     os._exit(0)
 
 
