@@ -61,6 +61,12 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
         lines.append({"what": {"base": name, "epochs": 30, "schedule": "one-cycle"}, "held_out": alone})
     lines.append({"what": {"start": "closer", **BETTER}, "held_out": 91.0})
     lines.append({"what": {"noise": "some"}, "held_out": 12.0})
+    lines.append({"what": {"base": "single", "epochs": 100}, "held_out": 25.0})
+    for variant, change, held_out in (
+        ({}, {}, 82.0), ({}, BETTER, 87.0), ({"variant": "moving"}, {}, 83.0), ({"variant": "moving"}, BETTER, 88.5)
+    ):  # fmt: skip
+        lines.append({"what": {"start": "single", **variant, **change}, "held_out": held_out})
+    lines.append({"what": {"start": SCRATCH, "variant": "still", **BETTER}, "held_out": 86.5})
     (tmp_path / SEARCH).write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
     found = images(book_of(results_in(tmp_path)))
     assert row(found["search_table"], f"**{recipe_words(BETTER)}**") == ["88.0", "87.0", "87.5"]
@@ -72,6 +78,9 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
     assert row(found["search_bases"], "k=30") == ["–", "99.0", "99.0"]
     assert row(found["search_bases"], "closer") == ["70.0", "–", "91.0"]
     assert "never tuned" not in found["search_bases"]
+    assert "single" not in found["search_bases"]
+    assert row(found["search_variants"], "single") == ["25.0", "82.0 (87.0)", "83.0 (88.5)", "–"]
+    assert row(found["search_variants"], SCRATCH) == ["–", "80.0 (87.0)", "–", "– (86.5)"]
     assert found["search_rank"] == "the best of the 3 recipes that were tried from both"
 
 

@@ -48,9 +48,14 @@ def overview(book: Book) -> dict[str, str]:
 
 def _pictures(book: Book) -> dict[str, str]:
     """Return what pictures give after forgetting by the better recipe, beside the controls."""
-    asked = {"blocks_after": max(better_methods(), key=block_of), "blocks_short": SHORT, "pixels_after": EUPG[0]}
-    found = {name: better_recipe(book, method).shown(PICTURES, method) for name, method in asked.items()}
-    return found | {"blocks_full": paper_recipe(book).shown(PICTURES, "Retrain")}
+    found = {method: better_recipe(book, method).shown(PICTURES, method) for method in better_methods()}
+    sizes = {block_of(method): text for method, text in found.items() if block_of(method) > 1}
+    return {
+        "blocks_after": listed([f"{size}×{size} {text}" for size, text in sizes.items()]),
+        "blocks_short": found[SHORT],
+        "pixels_after": found[EUPG[0]],
+        "blocks_full": paper_recipe(book).shown(PICTURES, "Retrain"),
+    }
 
 
 def _repeats() -> str:

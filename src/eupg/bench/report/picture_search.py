@@ -1,8 +1,8 @@
 """How the better recipe for pictures was found: tables of the search, from a file beside the results file.
 
 ``search_resnet.jsonl`` is written by ``python -m benchmarks.search_resnet``: one line a run. ``what`` has the base that
-was trained, or the start and what was changed of the paper's recipe; ``held_out`` is the accuracy on held-out training
-pictures.
+was trained, or the start and what was changed of the paper's recipe, with a ``variant`` where the paper leaves open how
+it trained; ``held_out`` is the accuracy on held-out training pictures.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ _ALONE = "alone"
 
 @dataclass(frozen=True)
 class Searched:
-    """Accuracy on held-out pictures: of recipes by start, and of further bases alone and by recipe."""
+    """Accuracy on held-out pictures: of recipes by start, of further bases alone and by recipe, and of variants."""
 
     recipes: dict[str, dict[str, float]] = field(default_factory=dict)
     bases: dict[str, dict[str, float]] = field(default_factory=dict)
+    variants: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
 
 
 def read_search(folder: Path) -> Searched:
@@ -46,10 +47,12 @@ def read_search(folder: Path) -> Searched:
 def _put(found: Searched, what: dict[str, object], held_out: float) -> None:
     if "noise" in what:
         return
-    base, start = str(what.pop("base", "")), str(what.pop("start", ""))
+    base, start, variant = (str(what.pop(name, "")) for name in ("base", "start", "variant"))
     if not base and not start:
         raise KeyError("base or start")
-    if base == BASE:
+    if variant:
+        found.variants.setdefault(start, {}).setdefault(variant, {})[recipe_words(what)] = held_out
+    elif base == BASE:
         found.recipes[_base_alone(found)] = {BASE: held_out}
     elif base:
         found.bases.setdefault(base, {})[_ALONE] = held_out
@@ -79,6 +82,7 @@ def search_table(searched: Searched) -> dict[str, str]:
     return {
         "search_table": table(head, rows) if rows else MISSING,
         "search_bases": _bases(searched),
+        "search_variants": _variants(searched),
         "search_used": used,
         "search_base": f"{BASE_EPOCHS} epochs, {recipe_words(PRETRAINING)}",
         "search_features": ", ".join(f"`{name}={value}`" for name, value in FEATURES.items()),
@@ -90,6 +94,24 @@ def search_table(searched: Searched) -> dict[str, str]:
 def _bases(searched: Searched) -> str:
     """Return the table of bases that were trained in other ways, or on other releases."""
     columns = (_ALONE, recipe_words({}), recipe_words(BETTER))
-    found = {name: by for name, by in searched.bases.items() if len(by) > 1}
+    found = {name: by for name, by in searched.bases.items() if len(by) > 1 and name not in searched.variants}
     rows = [[name, *(f"{by[c]:.1f}" if c in by else NONE for c in columns)] for name, by in found.items()]
     return table(["base", "alone", "the paper's recipe", "the better recipe"], rows) if rows else MISSING
+
+
+def _variants(searched: Searched) -> str:
+    """Return the table of what the paper may have done otherwise: by its recipe and, in brackets, by the better one."""
+    columns = list(dict.fromkeys(variant for by in searched.variants.values() for variant in by))
+    rows = []
+    for start, by in searched.variants.items():
+        plain = {words: found[SCRATCH] for words, found in searched.recipes.items() if SCRATCH in found}
+        plain = plain if start == SCRATCH else searched.bases.get(start, {})
+        cells = [_both(found) for found in (plain, *(by.get(variant, {}) for variant in columns))]
+        rows.append([start, f"{plain[_ALONE]:.1f}" if _ALONE in plain else NONE, *cells])
+    return table(["start", _ALONE, "as in the table", *columns], rows) if rows else MISSING
+
+
+def _both(found: dict[str, float]) -> str:
+    paper, better = (found.get(recipe_words(change)) for change in ({}, BETTER))
+    words = NONE if paper is None else f"{paper:.1f}"
+    return words if better is None else f"{words} ({better:.1f})"
