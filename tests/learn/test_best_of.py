@@ -214,12 +214,28 @@ def test_people_are_held_out_whole_and_each_of_few_in_turn():
 def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
     given = recipe()
     check_learner(given.learner, people(600), tmp_path, effort=8)
+    check_learner(given.short, people(600), tmp_path, effort=8)
     data = people(300)
     base = fit(given.learner, data, effort=4)
     tuned = fit(given.finetuner, data, effort=4, start=base)
     given.finetuner.save(tuned, tmp_path / "tuned")
     again = given.finetuner.load(tmp_path / "tuned")
     np.testing.assert_array_equal(tuned.predict_proba(data.X), again.predict_proba(data.X))
+
+
+@pytest.mark.parametrize("recipe", [xgboost_recipe, lightgbm_recipe], ids=lambda r: r.__name__)
+def test_the_short_retrain_is_no_weaker_than_the_first_trees_of_a_base(recipe):
+    data = people(4000)
+    learnable = dataclasses.replace(
+        data, y=((data.X[:, 0] > 40) & (data.X[:, 1] > np.median(data.X[:, 1]))).astype(int)
+    )
+    seen, asked = (learnable.select(np.arange(4000) % 2 == half) for half in (0, 1))
+    given = recipe()
+    first = fit(given.learner.learners[0], seen, effort=given.finetune)
+    short = fit(given.short, seen, effort=given.finetune)
+    assert short.effort <= given.finetune
+    truth = np.arange(len(asked)), asked.y
+    assert np.log(short.predict_proba(asked.X)[truth]).mean() > np.log(first.predict_proba(asked.X)[truth]).mean()
 
 
 @pytest.mark.parametrize("wrong", [(), (STUMPS, LightGBMLearner()), ("xgboost",)])

@@ -63,8 +63,7 @@ def recipe(cell: Cell) -> Recipe:
     wanted = cell.get("recipe")
     if wanted == "tuned":
         rule = careful(cell.model)
-        mildest: Learner = getattr(rule.learner, "learners", (rule.learner,))[0]
-        return Recipe(rule.learner, rule.pretrain, mildest, rule.finetune, rule.finetuner)
+        return Recipe(rule.learner, rule.pretrain, rule.short, rule.finetune, rule.finetuner)
     if wanted != "paper":
         raise ParameterError(f"no recipe {wanted!r}: choose paper or tuned")
     learner = plain(cell.model, cell.set)

@@ -4,7 +4,8 @@ The base: two strengths of a learner (one for networks), each at an eighth, a qu
 until more does worse than less did; a fifth of the release, held out, decides by log-loss. The fine-tuning: gentle
 recipes, chosen among the exposed people alone, a quarter of them held out in turn; what does not gain two standard
 errors over the base, or tells two classes apart less well than the base, is not done, so that a small sample cannot
-spoil it. ``docs/architecture.md`` says what was tried.
+spoil it. The short retrain, the control of both, chooses as the base does, with strides that suit its few steps.
+``docs/architecture.md`` says what was tried.
 """
 
 from __future__ import annotations
@@ -14,17 +15,28 @@ from dataclasses import dataclass
 from eupg.learn.best_of import BestOf
 from eupg.learn.learner import Learner
 
-_RELEASE_HELD_OUT = 0.2
+_HELD_OUT = 0.2
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A base learner and a fine-tuner, with the most effort each may spend: the arguments of EUPG."""
+    """A base learner and a fine-tuner, with the most effort each may spend: the arguments of EUPG. And its control.
+
+    Parameters
+    ----------
+    learner, pretrain
+        How bases, and full trainings, are made.
+    finetuner, finetune
+        How a base goes on.
+    short
+        How the short retrain is made: from scratch on everyone, with the effort of a fine-tuning.
+    """
 
     learner: Learner
     pretrain: int
     finetuner: Learner
     finetune: int
+    short: Learner
 
 
 def xgboost_recipe() -> Recipe:
@@ -33,7 +45,8 @@ def xgboost_recipe() -> Recipe:
 
     base = tuple(XGBoostLearner(max_depth=depth, learning_rate=0.1) for depth in (4, 6))
     gentle = tuple(XGBoostLearner(max_depth=3, learning_rate=rate) for rate in (0.1, 0.2))
-    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 200, BestOf(gentle), 20)
+    short = tuple(XGBoostLearner(max_depth=depth, learning_rate=rate) for depth, rate in ((4, 0.3), (6, 0.3), (6, 0.5)))
+    return Recipe(BestOf(base, _HELD_OUT), 200, BestOf(gentle), 20, BestOf(short, _HELD_OUT))
 
 
 def lightgbm_recipe() -> Recipe:
@@ -42,7 +55,8 @@ def lightgbm_recipe() -> Recipe:
 
     base = tuple(LightGBMLearner(leaves=leaves) for leaves in (15, 31))
     gentle = tuple(LightGBMLearner(leaves=8, learning_rate=rate) for rate in (0.05, 0.1))
-    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 200, BestOf(gentle), 20)
+    short = tuple(LightGBMLearner(leaves=leaves, learning_rate=0.3) for leaves in (15, 31))
+    return Recipe(BestOf(base, _HELD_OUT), 200, BestOf(gentle), 20, BestOf(short, _HELD_OUT))
 
 
 def mlp_recipe() -> Recipe:
@@ -51,7 +65,8 @@ def mlp_recipe() -> Recipe:
 
     base = (TorchLearner(learning_rate=3e-3),)
     gentle = (TorchLearner(learning_rate=1e-3, anchor=30.0), TorchLearner(learning_rate=1e-3, head_only=True))
-    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 40, BestOf(gentle), 16)
+    short = (TorchLearner(learning_rate=3e-3), TorchLearner(learning_rate=1e-2))
+    return Recipe(BestOf(base, _HELD_OUT), 40, BestOf(gentle), 16, BestOf(short, _HELD_OUT))
 
 
 def logistic_recipe() -> Recipe:
@@ -62,4 +77,4 @@ def logistic_recipe() -> Recipe:
 
     base = tuple(SklearnLearner(SGDClassifier(loss="log_loss", alpha=alpha)) for alpha in (1e-3, 1e-4))
     gentle = (SklearnLearner(SGDClassifier(loss="log_loss", alpha=1e-3)),)
-    return Recipe(BestOf(base, _RELEASE_HELD_OUT), 16, BestOf(gentle), 8)
+    return Recipe(BestOf(base, _HELD_OUT), 16, BestOf(gentle), 8, BestOf(base, _HELD_OUT))
