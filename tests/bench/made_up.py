@@ -57,9 +57,8 @@ def exposed(
 ) -> list[Result]:
     """Utilities at an exposure."""
     where = {"kind": "exposure", "set": table, "model": model, "method": method, "exposure": share}
-    seconds = (
-        {"train": 100.0} if method in ("From scratch", "Short retrain") else {"finetune": 1.0, "erase outside": 0.02}
-    )
+    controls = {"From scratch": {"train": 100.0}, "Short retrain": {"train": 10.0}}
+    seconds = controls.get(method, {"finetune": 1.0, "erase outside": 0.02})
     return [
         result({**where, "repetition": number}, {"utility": value, "kept_base": True}, seconds)
         for number, value in enumerate(values)

@@ -10,9 +10,10 @@ import pytest
 from eupg.bench import methods, picture_methods, pictures
 from eupg.bench.cell import Cell
 from eupg.bench.experiments import cells_of
+from eupg.bench.version import code_version
 from eupg.data.images import image_dataset
 from eupg.data.score import accuracy
-from eupg.data.sources import Source
+from eupg.data.sources import Source, cache_folder
 from eupg.errors import ParameterError
 from eupg.forget.eupg import EUPG
 from eupg.learn.augment import Augment
@@ -94,10 +95,25 @@ def test_references_are_trained_once_and_taken_from_the_cache_after_that(monkeyp
     ((_, first),) = pictures.measure([_cell("Short retrain")])
     ((_, second),) = pictures.measure([_cell("Short retrain")])
     assert (first.metrics["references_reused"], second.metrics["references_reused"]) == (0, 4)
+    assert first.metrics["references_made_by"] == second.metrics["references_made_by"] == {code_version(): 4}
     assert first.metrics["after"]["audit"] == second.metrics["after"]["audit"]
     monkeypatch.setenv("EUPG_BENCH_FRESH", "1")
     ((_, third),) = pictures.measure([_cell("Short retrain")])
     assert third.metrics["references_reused"] == 0
+
+
+@pytest.mark.usefixtures("tiny")
+def test_references_of_other_code_are_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as older:
+        older.setattr(pictures, "code_version", lambda: "0.0.1+older")
+        list(pictures.measure([_cell("Short retrain")]))
+    ((_, found),) = pictures.measure([_cell("Short retrain")])
+    assert found.metrics["references_made_by"] == {"0.0.1+older": 4}
+    for file in (cache_folder() / "references").glob("*.npz"):
+        with np.load(file) as content:
+            np.savez(file, probabilities=content["probabilities"])
+    ((_, found),) = pictures.measure([_cell("Short retrain")])
+    assert found.metrics["references_made_by"] == {"code that left no name": 4}
 
 
 @pytest.mark.usefixtures("tiny")

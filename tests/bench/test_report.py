@@ -5,9 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.made_up import book, exposed, quality, result, runtime
+from eupg.bench.experiments import experiment
 from eupg.bench.published import published
 from eupg.bench.report.agreement import agreement, compared
 from eupg.bench.report.audits import after_unlearning_counts, exposure_audit
+from eupg.bench.report.book import place
 from eupg.bench.report.frontier import costs, exposure
 from eupg.bench.report.goals import goals
 from eupg.bench.report.quality import label_dp, quality_mlp, quality_xgboost
@@ -179,6 +181,10 @@ def test_a_budget_comes_with_its_own_speed_up():
     )
     table = epochs(made)["budget_table"]
     assert row(table, "Adult", "EUPG k=30") == ["2", "20.0×", "2", "20.0×"]
+    own = book(
+        quality("Retrain", [85.0]), quality("EUPG ε=1", [85.5]), runtime("Retrain", [10.0]), runtime("EUPG k=30", [1.0])
+    )
+    assert row(epochs(own)["budget_table"], "Adult", "EUPG ε=1") == ["5", "–", "5", "–"]
     assert row(table, "Heart", "EUPG k=30") == [MISSING, "–", MISSING, "–"]
 
 
@@ -218,10 +224,36 @@ def test_draws_in_which_fine_tuning_spoilt_the_base_are_counted_and_the_worst_is
 
 
 def test_an_erasure_costs_what_few_cost_and_what_keeping_books_costs():
-    made = book(exposed("k=30", 0.005, [85.5]), exposed("From scratch", 1.0, [85.7]))
-    # 100 s for everyone; 1 s for one in 200, which is 5 ms a person, and 20 ms of books.
-    assert row(costs(made)["cost_table"], "Adult, XGBoost")[3:] == ["20,000×", "4,000×"]
+    runs = [exposed("k=30", 0.005, [85.5]), exposed("From scratch", 1.0, [85.7])]
+    made = book(*runs, exposed("Short retrain", 1.0, [85.6]))
+    # 100 s for everyone, 10 s in short; 1 s for one in 200, which is 5 ms a person, and 20 ms of books.
+    assert row(costs(made)["cost_table"], "Adult, XGBoost")[4:] == ["20,000×", "4,000×", "400×"]
+    assert costs(made)["short_trees"] == "400 to 400"
     assert costs(made)["cheap"] == "Adult XGBoost"
+    # Without the control nothing is said.
+    assert row(costs(book(*runs))["cost_table"], "Adult, XGBoost")[4:] == ["–", "–", "–"]
+
+
+@pytest.mark.parametrize(
+    ("utility", "seconds", "expected"),
+    [(86.9, 0.3, "Adult LightGBM (1 of 1)"), (86.4, 0.3, "nowhere (0 of 1)"), (86.9, 1.2, "nowhere (0 of 1)")],
+)
+def test_a_plain_retrain_that_is_better_and_faster_than_the_tuned_method_is_named(utility, seconds, expected):
+    timer, clock = experiment("runtime").grids[3], experiment("runtime_tuned").grids[0]
+    made = book(
+        quality("Retrain", [utility], model="lightgbm", name="quality_others"),
+        quality("EUPG k=30", [86.6], model="lightgbm", name="tuned"),
+        [result({**place(timer, "adult", "lightgbm", "Retrain"), "repetition": 0}, {"x": 1}, {"forget": seconds})],
+        [result({**place(clock, "adult", "lightgbm", "EUPG k=30"), "repetition": 0}, {"x": 1}, {"forget": 0.8})],
+    )
+    assert tuned(made)["plain_wins"] == expected
+
+
+def test_methods_that_end_apart_are_said_to():
+    made = book(*(quality(m, [u]) for m, u in (("Retrain", 85.0), ("Short retrain", 85.5), ("EUPG k=30", 85.25))))
+    assert quality_mlp(made)["ends"] == "0.50"
+    fallen = book(quality("SISA", [84.0], before=[85.0]))
+    assert quality_mlp(fallen)["sisa_fall"] == "−1.00"
 
 
 def test_people_seen_raw_and_never_seen_raw_are_told_apart():

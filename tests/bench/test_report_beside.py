@@ -79,8 +79,8 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
     assert row(found["search_bases"], "closer") == ["70.0", "–", "91.0"]
     assert "never tuned" not in found["search_bases"]
     assert "single" not in found["search_bases"]
-    assert row(found["search_variants"], "single") == ["25.0", "82.0 (87.0)", "83.0 (88.5)", "–"]
-    assert row(found["search_variants"], SCRATCH) == ["–", "80.0 (87.0)", "–", "– (86.5)"]
+    assert row(found["search_variants"], "single") == ["82.0 (87.0)", "83.0 (88.5)", "–"]
+    assert row(found["search_variants"], SCRATCH) == ["80.0 (87.0)", "–", "– (86.5)"]
     assert found["search_rank"] == "the best of the 3 recipes that were tried from both"
 
 

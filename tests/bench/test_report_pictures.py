@@ -61,7 +61,7 @@ def test_cells_of_images_are_counted_with_their_own_repetitions():
     made = book(pictured("Retrain", [94.0, 94.1, 94.2]), quality("Retrain", [85.0]))
     assert row(origin(made)["experiments_table"], "`quality_resnet18`")[1:3] == ["15", "3; 12 missing"]
     assert origin(made)["cells"] == "4"
-    assert overview(made)["repeats"] == f"{REPEATS} (images: 1 or 3)"
+    assert overview(made)["repeats"] == f"{REPEATS} (images: 1 or 3; `epsilon_models`: 1)"
     assert images(made)["runs"].startswith("3 of ")
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bench.lines import line, text
 from eupg.bench.results import Writer, read, versions
-from eupg.errors import DataError, LockHeld
+from eupg.errors import DataError, LockHeld, StorageError
 
 THREE = [line(m) for m in ("Retrain", "SISA", "EUPG ε=1")]
 WHOLE = text(*THREE).encode()
@@ -86,6 +86,27 @@ def test_a_line_that_is_no_result_is_named(tmp_path):
     (tmp_path / "r").write_text(text(THREE[0], {"cell": "x"}), encoding="utf-8")
     with pytest.raises(DataError, match=r"line 2 is no result \('config'\)"):
         read(tmp_path / "r")
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"metrics": None}, "metrics and seconds must be figures by name"),
+        ({"metrics": {}}, "metrics and seconds must be figures by name"),
+        ({"seconds": None}, "metrics and seconds must be figures by name"),
+        ({"config": None}, "line 1 is no result"),
+        ({"config": {"kind": "quality", "set": "adult", "model": "mlp", "method": "SISA", "repetition": "x"}}, "'x'"),
+    ],
+)
+def test_a_line_without_figures_does_not_count_as_done(tmp_path, changed, why):
+    (tmp_path / "r").write_text(text(line() | changed), encoding="utf-8")
+    with pytest.raises(DataError, match=why):
+        read(tmp_path / "r")
+
+
+def test_a_folder_is_no_results_file(tmp_path):
+    with pytest.raises(StorageError, match="name another file with --results"):
+        read(tmp_path)
 
 
 def test_results_are_counted_by_the_code_that_made_them(tmp_path):

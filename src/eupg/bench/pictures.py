@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +29,7 @@ from eupg.bench.found import Found, audited, repetition, requests, timed
 from eupg.bench.run import FRESH
 from eupg.bench.shared_references import SEED, halves
 from eupg.bench.trainings import Trainings
+from eupg.bench.version import code_version
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source, cache_folder
 from eupg.forget.eupg import EUPG
@@ -41,6 +43,7 @@ _NONMEMBERS = 2_500
 # Epochs of fine-tuning in the paper's tables; sweeps go further.
 _TABLE = 5
 _QUERIES = PictureQueries(flip=True, shift=2)
+_NAMELESS = "code that left no name"
 _ORDER = ("Retrain", "Short retrain", "Certified-SP", "SISA")
 
 
@@ -64,7 +67,13 @@ class _Suite:
     def __init__(self, source: Source, share: float) -> None:
         self.source, self.share = source, share
         self._references: dict[str, NDArray[np.float32]] = {}
+        self._made_by: dict[str, str] = {}
         self.reused = 0
+
+    @property
+    def made_by(self) -> dict[str, int]:
+        """How many references there are of which code."""
+        return dict(Counter(self._made_by.values()))
 
     @cached_property
     def pool(self) -> Dataset:
@@ -104,6 +113,7 @@ class _Suite:
     def _kept(self, key: str) -> NDArray[np.float32]:
         self.reused += 1
         with np.load(_file(key), allow_pickle=False) as content:
+            self._made_by[key] = str(content["version"]) if "version" in content else _NAMELESS
             return np.asarray(content["probabilities"], dtype=np.float32)
 
     def _trained(self, cell: Cell, inside: NDArray[np.bool_], number: int, key: str) -> NDArray[np.float32]:
@@ -111,11 +121,12 @@ class _Suite:
         stream = Seeded(SEED).stage(f"reference {number}").generator()
         model = given.learner.fit(self.pool.select(inside), effort=given.full, rng=stream)
         found = predictions(model, self.scored, _QUERIES).astype(np.float32)
+        self._made_by[key] = code_version()
         file = _file(key)
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_suffix(f".{os.getpid()}.partial")
         with partial.open("wb") as out:
-            np.savez_compressed(out, probabilities=found)
+            np.savez_compressed(out, probabilities=found, version=np.array(self._made_by[key]))
         partial.replace(file)
         return found
 
@@ -150,6 +161,7 @@ class _Case:
             "storage": {"files": kept.files, "bytes": kept.size_bytes, "models": kept.models_a_prediction},
             "records": {"train": len(self.source.train), "forgotten": len(self.members)},
             "references_reused": self.suite.reused,
+            "references_made_by": self.suite.made_by,
             "device": _device_name(),
             # The word for a recipe may come to mean another one.
             "learner": repr(picture_methods.recipe(cell).brief),

@@ -75,7 +75,10 @@ def read(path: Path) -> Contents:
     newest: dict[str, Result] = {}
     seen: set[tuple[str, str]] = set()
     lines = repeated = torn = 0
-    content = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    try:
+        content = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise StorageError(f"cannot read {path} ({error}): name another file with --results") from error
     for number, text in enumerate(content, start=1):
         if not text.strip():
             continue
@@ -109,10 +112,12 @@ def _parse(text: str) -> tuple[dict[str, Any] | None, bool]:
 def _result(line: dict[str, Any], path: Path, number: int) -> Result:
     try:
         cell = Cell.of(line["config"])
-        missing = [name for name in ("version", "at", "metrics", "seconds") if name not in line]
+        missing = [name for name in ("cell", "version", "at", "metrics", "seconds") if name not in line]
         if missing:
             raise KeyError(missing[0])
-    except (KeyError, TypeError, DataError) as error:
+        if not (isinstance(line["metrics"], dict) and line["metrics"] and isinstance(line["seconds"], dict)):
+            raise TypeError("metrics and seconds must be figures by name")
+    except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
         raise DataError(f"{path}, line {number} is no result ({error}): remove it, or name another file") from error
     if line["cell"] != cell.key:
         raise DataError(

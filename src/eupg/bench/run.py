@@ -22,7 +22,7 @@ from eupg.bench.cell import Cell, Job, group, matches
 from eupg.bench.experiments import cells_of
 from eupg.bench.kept import FOLDER
 from eupg.bench.kinds import KINDS, kind
-from eupg.bench.results import Result, Writer, read
+from eupg.bench.results import Contents, Result, Writer, read
 from eupg.bench.version import code_version, source_digest
 from eupg.bench.worker import END
 from eupg.errors import MeasurementFailed, ParameterError
@@ -40,11 +40,12 @@ _SLOW = {"mlp": 10, "lightgbm": 2, "xgboost": 2, "logistic": 1, "credit": 3, "he
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do: the jobs, and the results it will not compute again."""
+    """What a run will do: the jobs, the results it will not compute again, and how many lines were cut off."""
 
     jobs: tuple[Job, ...]
     reused: tuple[Result, ...]
     fresh: bool = False
+    torn: int = 0
 
     @property
     def cells(self) -> int:
@@ -76,18 +77,26 @@ def plan(names: Sequence[str], path: Path, *, repeats: int = 5, only: Sequence[s
     fresh
         Compute everything again, whatever the file holds.
     """
-    if repeats < 1:
-        raise ParameterError(f"at least one repetition is needed, got {repeats!r}")
+    check_counts(repeats=repeats)
     wanted = {cell.key: cell for cell in cells_of(names, repeats) if matches(cell, only)}
     if not wanted:
         raise ParameterError(
             f"no cell of {', '.join(names)} passes {list(only)!r}: loosen --only, or see eupg bench list"
         )
-    known = {} if fresh else read(path).newest
+    contents = Contents({}) if fresh else read(path)
+    known = contents.newest
     missing = [cell for key, cell in wanted.items() if key not in known]
     jobs = group(missing, {name: k.together for name, k in KINDS.items()})
     jobs.sort(key=_weight, reverse=True)
-    return Plan(tuple(jobs), tuple(known[key] for key in wanted if key in known), fresh)
+    return Plan(tuple(jobs), tuple(known[key] for key in wanted if key in known), fresh, contents.torn)
+
+
+def check_counts(*, repeats: int = 1, jobs: int = 1) -> None:
+    """Refuse to repeat nothing, and to do it with no process."""
+    if repeats < 1:
+        raise ParameterError(f"at least one repetition is needed, got {repeats!r}")
+    if jobs < 1:
+        raise ParameterError(f"at least one process is needed, got {jobs!r}")
 
 
 def _weight(job: Job) -> int:
@@ -113,8 +122,7 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
     tell
         Called with one sentence a finished cell.
     """
-    if jobs < 1:
-        raise ParameterError(f"at least one process is needed, got {jobs!r}")
+    check_counts(jobs=jobs)
     apart = [job for job in plan.jobs if kind(job.kind).alone]
     beside = [job for job in plan.jobs if not kind(job.kind).alone]
     with (
@@ -289,7 +297,10 @@ def _gist(message: dict[str, Any]) -> str:
     if found is None and "after" in metrics:
         found = metrics["after"]["utility"]
     seconds = sum(message["seconds"].values())
-    return (f"{found:.2f}, " if isinstance(found, float) else "") + f"{seconds:.1f} s"
+    words = (f"{found:.2f}, " if isinstance(found, float) else "") + f"{seconds:.1f} s"
+    if metrics.get("references_reused"):
+        words += f"; references reused, made by {', '.join(metrics['references_made_by'])}"
+    return words
 
 
 def elapsed(started: float) -> str:

@@ -56,7 +56,9 @@ def _add_results(parser: argparse.ArgumentParser) -> None:
 def _list(options: argparse.Namespace, console: Console) -> int:
     from eupg.bench.experiments import EXPERIMENTS, minutes_of_all
     from eupg.bench.results import read
+    from eupg.bench.run import check_counts
 
+    check_counts(repeats=options.repeats)
     known = read(options.results).newest
     rows = []
     table = Table("experiment", "cells", "done", "core min", "what it asks")
@@ -80,17 +82,21 @@ def _list(options: argparse.Namespace, console: Console) -> int:
 
 
 def _run(options: argparse.Namespace, console: Console) -> int:
-    from eupg.bench.run import elapsed, plan, run
+    from eupg.bench.run import check_counts, elapsed, plan, run
     from eupg.bench.version import code_version
 
+    check_counts(jobs=options.jobs)
     planned = plan(options.names, options.results, repeats=options.repeats, only=options.only, fresh=options.fresh)
     console.print(f"This code is {code_version()}.", markup=False)
+    if planned.torn:
+        console.print(f"Cut off or not JSON, and not counted: {planned.torn} lines of {options.results}.", markup=False)
     for line in _reuse(planned, fresh=options.fresh):
         console.print(line, markup=False)
     console.print(
         f"To compute: {planned.cells} cells in {len(planned.jobs)} jobs, into {options.results}.", markup=False
     )
     values = {"computed": 0, "reused": len(planned.reused), "failed": [], "version": code_version()}
+    values["torn"] = planned.torn
     if not options.dry_run and planned.jobs:
         started = time.monotonic()
         done = run(
@@ -114,9 +120,12 @@ def _report(options: argparse.Namespace, console: Console) -> int:
     book = book_of(options.results)
     written = write(book, options.out)
     values = {"cells": len(book.used()), "missing": book.lacking(), "written": [str(path) for path in written]}
+    values["torn"] = book.torn
     words = (
         f"Wrote {written[0]} and {len(written) - 1} figures from {values['cells']} cells; {values['missing']} missing."
     )
+    if book.torn:
+        words += f" Cut off or not JSON, and not counted: {book.torn} lines of {options.results}."
     show(options, console, words, values, wrap=False)
     return 0
 

@@ -34,6 +34,8 @@ class Book:
         What blocks of pictures show, by size of a block; see :mod:`eupg.bench.report.linkage`.
     searched
         What recipes for pictures gave on held-out ones; see :mod:`eupg.bench.report.picture_search`.
+    torn
+        How many lines of the file were cut off.
     """
 
     def __init__(
@@ -42,8 +44,9 @@ class Book:
         *,
         linkage: Mapping[int, Linkage] | None = None,
         searched: Searched | None = None,
+        torn: int = 0,
     ) -> None:
-        self.linkage, self.searched = dict(linkage or {}), searched
+        self.linkage, self.searched, self.torn = dict(linkage or {}), searched, torn
         self.results = {result.cell.key: result for result in results}
         self._runs: dict[str, dict[int, Result]] = {}
         for result in self.results.values():

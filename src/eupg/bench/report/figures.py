@@ -22,6 +22,7 @@ FIGURES = {
     "exposure": Picture(plots.exposure, (9.6, 6.2)),
     "synthesis": Picture(plots.synthesis, (9.6, 6.2)),
     "time": Picture(plots.time, (9.6, 6.4)),
+    "time_others": Picture(plots.time_others, (9.6, 6.4)),
     "protection": Picture(sweep_plots.protection, (8.4, 5.4)),
     "epochs": Picture(sweep_plots.epochs, (9.6, 3.6)),
     "forget_ratio": Picture(sweep_plots.forget_ratio, (9.6, 3.8)),

@@ -12,10 +12,11 @@ from eupg.bench.report.picture_places import SET as PICTURES
 from eupg.bench.report.picture_places import better_methods, better_recipe, block_of, paper_recipe
 from eupg.bench.report.plots import timed_alone
 from eupg.bench.report.quality import EUPG, REFRESHED, views
+from eupg.bench.report.runtime import average, timed
 from eupg.bench.report.synthetic import ONE, best
 from eupg.bench.report.versus import Pair, side
 from eupg.bench.report.view import SHORT, flat
-from eupg.bench.report.words import MISSING, SETS, listed, most, span, table
+from eupg.bench.report.words import MISSING, SETS, listed, most, ratio, span, table
 
 
 def overview(book: Book) -> dict[str, str]:
@@ -35,6 +36,7 @@ def overview(book: Book) -> dict[str, str]:
         "xgboost_k": span(trees.differences(SHORT, EUPG[0]), sign=True),
         "xgboost_dp": span(trees.differences(SHORT, EUPG[1]), sign=True),
         "xgboost_refreshed": span(trees.differences(SHORT, REFRESHED[0]), sign=True),
+        "refreshed_speed": ratio(average(timed(book)["xgboost"], REFRESHED[0])),
         "k30_below": span((_above_retrain(book, t, m, "k=30") for t, m in PLACES), sign=True),
         "k10_below": span((_above_retrain(book, t, m, "k=10") for t, m in PLACES), sign=True),
         "one_percent": span((gain(book, t, m, "k=30", 0.01) for t, m in PLACES), sign=True),
@@ -52,16 +54,25 @@ def _pictures(book: Book) -> dict[str, str]:
     sizes = {block_of(method): text for method, text in found.items() if block_of(method) > 1}
     return {
         "blocks_after": listed([f"{size}×{size} {text}" for size, text in sizes.items()]),
+        "blocks_rows": listed([_rebuilt(book, size) for size in sizes]),
         "blocks_short": found[SHORT],
         "pixels_after": found[EUPG[0]],
         "blocks_full": paper_recipe(book).shown(PICTURES, "Retrain"),
     }
 
 
+def _rebuilt(book: Book, size: int) -> str:
+    """Say how many rows of blocks are put together again by their edges."""
+    return f"{book.linkage[size].rows:.0f} % at {size}×{size}" if size in book.linkage else MISSING
+
+
 def _repeats() -> str:
-    """Say how many repetitions there are, of images fewer."""
-    images = {min(one.most_repeats or REPEATS, REPEATS) for one in measured() if one.gpu}
-    return f"{REPEATS} (images: {listed([str(count) for count in sorted(images)]).replace(' and ', ' or ')})"
+    """Say how many repetitions there are, and where fewer."""
+    fewer = {one.name: min(one.most_repeats or REPEATS, REPEATS) for one in measured()}
+    images = {fewer[one.name] for one in measured() if one.gpu}
+    others = [f"`{one.name}`: {fewer[one.name]}" for one in measured() if not one.gpu and fewer[one.name] < REPEATS]
+    words = [f"images: {listed([str(count) for count in sorted(images)]).replace(' and ', ' or ')}", *others]
+    return f"{REPEATS} ({'; '.join(words)})"
 
 
 def _above_retrain(book: Book, t: str, model: str, method: str) -> float | None:

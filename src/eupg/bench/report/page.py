@@ -51,10 +51,12 @@ SECTIONS: dict[str, Callable[[Book], dict[str, str]]] = {
 
 def book_of(results: Path) -> Book:
     """Read a results file as a book of figures, and what lies beside it about pictures."""
-    found = read(results).newest.values()
+    contents = read(results)
+    found = contents.newest.values()
     if not found:
         raise DataError(f"{results} holds no results: run experiments first (eupg bench run), or name a file")
-    return Book(found, linkage=read_linkage(results.parent), searched=read_search(results.parent))
+    beside = results.parent
+    return Book(found, linkage=read_linkage(beside), searched=read_search(beside), torn=contents.torn)
 
 
 def page(book: Book) -> str:

@@ -107,8 +107,8 @@ def _variants(searched: Searched) -> str:
         plain = {words: found[SCRATCH] for words, found in searched.recipes.items() if SCRATCH in found}
         plain = plain if start == SCRATCH else searched.bases.get(start, {})
         cells = [_both(found) for found in (plain, *(by.get(variant, {}) for variant in columns))]
-        rows.append([start, f"{plain[_ALONE]:.1f}" if _ALONE in plain else NONE, *cells])
-    return table(["start", _ALONE, "as in the table", *columns], rows) if rows else MISSING
+        rows.append([start, *cells])
+    return table(["start", "as in the table", *columns], rows) if rows else MISSING
 
 
 def _both(found: dict[str, float]) -> str:

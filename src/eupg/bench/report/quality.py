@@ -31,11 +31,22 @@ def quality_mlp(book: Book) -> dict[str, str]:
         "apart": most(flat([view.differences(m, SHORT) for m in EUPG])),
         "short_over_retrain": span(view.differences(SHORT, "Retrain"), sign=True),
         "calibration": span(view.differences("Certified-SP, published calibration", "Certified-SP"), sign=True),
+        "ends": _ends(view, ("Retrain", SHORT, "Certified-SP", *EUPG)),
         "sisa": span(view.differences("SISA", "Retrain"), sign=True),
+        "sisa_fall": span(
+            (above(view.spread(t, "SISA"), view.spread(t, "SISA", "before.utility")) for t in SETS), 2, sign=True
+        ),
         "before_retrain": span(view.means("Retrain", AUC)),
         "before_eupg": span(flat([view.means(m, AUC) for m in EUPG])),
         "before_short": span(view.means(SHORT, AUC)),
     }
+
+
+def _ends(view: View, methods: tuple[str, ...]) -> str:
+    """Return how far methods are apart on the set where they are most."""
+    means = zip(*(view.means(method) for method in methods), strict=True)
+    found = [[value for value in some if value is not None] for some in means]
+    return most([max(some) - min(some) if some else None for some in found])
 
 
 def quality_xgboost(book: Book) -> dict[str, str]:

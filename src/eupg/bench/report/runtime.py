@@ -121,7 +121,25 @@ def tuned(book: Book) -> dict[str, str]:
             for t in view.grid.sets:
                 rows.append(_row(view, t, method)[:5])
     times = table(["model", "set", "method", "seconds of a forget", "speed-up"], rows)
-    return tuned_quality(book) | {"times_table": times, "faster": _short_faster(views(book, "runtime_tuned"))}
+    faster = _short_faster(views(book, "runtime_tuned"))
+    return tuned_quality(book) | {"times_table": times, "faster": faster, "plain_wins": _plain_wins(book)}
+
+
+def _plain_wins(book: Book) -> str:
+    """Say where Retrain by the plain recipe is both better and faster than the tuned EUPG with k=30."""
+    plain, places, known = timed(book), list[str](), 0
+    quality = {v.model: v for name in ("quality_xgboost", "quality_others") for v in views(book, name)}
+    tuned = {view.model: view for view in views(book, "tuned")}
+    for view in views(book, "runtime_tuned"):
+        for t in view.grid.sets:
+            ours, theirs = view.spread(t, "EUPG k=30", FORGET), plain[view.model].spread(t, "Retrain", FORGET)
+            good, other = tuned[view.model].spread(t, "EUPG k=30"), quality[view.model].spread(t, "Retrain")
+            if ours is None or theirs is None or good is None or other is None:
+                continue
+            known += 1
+            if theirs.mean < ours.mean and other.mean > good.mean:
+                places.append(f"{SETS[t]} {MODELS[view.model]}")
+    return f"{listed(places)} ({len(places)} of {known})" if known else MISSING
 
 
 def phases(book: Book) -> dict[str, str]:
