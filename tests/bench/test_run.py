@@ -18,8 +18,9 @@ from eupg.bench import run as running
 from eupg.bench.cell import Job
 from eupg.bench.experiments import experiment
 from eupg.bench.found import audited, repetition, requests
+from eupg.bench.process import Process
 from eupg.bench.results import Writer, read, versions
-from eupg.bench.run import _Desk, _Worker, plan
+from eupg.bench.run import _Desk, plan
 from eupg.bench.shared_references import shared_references
 from eupg.bench.version import code_version, source_digest
 from eupg.compare.run import compare
@@ -327,7 +328,7 @@ def test_a_process_ends_at_once_when_whoever_started_it_is_gone():
 
 
 def test_a_process_that_dies_fails_its_job_and_not_the_run():
-    worker = _Worker(dict(os.environ))
+    worker = Process(dict(os.environ))
     job = Job((SMOKE[0],))
     process = worker._running()
     os.kill(process.pid, signal.SIGSTOP)

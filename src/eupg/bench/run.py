@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -22,10 +20,10 @@ from eupg.bench.cell import Cell, Job, group, matches
 from eupg.bench.experiments import cells_of
 from eupg.bench.kept import FOLDER
 from eupg.bench.kinds import KINDS, kind
+from eupg.bench.process import Process
 from eupg.bench.results import Contents, Result, Writer, read
 from eupg.bench.version import code_version, source_digest
-from eupg.bench.worker import END
-from eupg.errors import MeasurementFailed, ParameterError
+from eupg.errors import ParameterError
 
 Tell = Callable[[str], None]
 # One thread a process: more would fight over the same cores, and no method gets more than another.
@@ -168,7 +166,7 @@ class _Desk:
         waiting: queue.SimpleQueue[Job] = queue.SimpleQueue()
         for job in jobs:
             waiting.put(job)
-        workers = [_Worker(self._environment) for _ in range(processes)]
+        workers = [Process(self._environment) for _ in range(processes)]
         threads = [threading.Thread(target=self._serve, args=(w, waiting, processes), daemon=True) for w in workers]
         try:
             for thread in threads:
@@ -183,7 +181,7 @@ class _Desk:
             for worker in workers:
                 worker.end()
 
-    def _serve(self, worker: _Worker, waiting: queue.SimpleQueue[Job], beside: int) -> None:
+    def _serve(self, worker: Process, waiting: queue.SimpleQueue[Job], beside: int) -> None:
         while True:
             try:
                 job = waiting.get_nowait()
@@ -229,65 +227,6 @@ class _Desk:
         with self._lock:
             self.failed.append(f"{job}: {why}")
             self._tell(f"FAILED {job}: {why}")
-
-
-class _Worker:
-    """One process that measures; a new one is started where the last one died."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        self._environment = environment
-        self._process: subprocess.Popen[str] | None = None
-
-    def messages(self, job: Job) -> Iterator[dict[str, Any]]:
-        """Send a job and yield what comes back."""
-        process = self._running()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps([cell.config for cell in job.cells]) + "\n")
-        process.stdin.flush()
-        for line in process.stdout:
-            message = json.loads(line)
-            if message.get("done"):
-                return
-            yield message
-            if "error" in message:
-                return
-        raise MeasurementFailed(
-            f"the process that measured it ended with status {process.wait()}, out of memory perhaps: run it "
-            "again, with fewer jobs side by side"
-        )
-
-    def _running(self) -> subprocess.Popen[str]:
-        if self._process is not None and self._process.poll() is not None:
-            self.end()
-        if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "eupg.bench.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                encoding="utf-8",
-                env=self._environment,
-            )
-        return self._process
-
-    def end(self) -> None:
-        """End the process, if there is one."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        assert process.stdout is not None
-        # What it was sent and never read is lost with it.
-        with suppress(OSError):
-            process.stdin.write(END)
-            process.stdin.close()
-        try:
-            process.wait(timeout=5)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        process.stdout.close()
 
 
 def _gist(message: dict[str, Any]) -> str:
