@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -81,16 +81,17 @@ class Story:
         words = "the same as" if abs(gap) < 0.05 else f"{abs(gap):.1f} points {'more' if gap > 0 else 'less'} than"
         return (
             f"EUPG forgot in {eupg.forget_s:.2f} s, {faster:.1f} times as fast as retraining, and scores "
-            f"{eupg.after - retrain.after:+.1f} points against it. Training from scratch for the same {eupg.passes} "
-            f"is exact and costs about as much; EUPG scores {words} that control here."
+            f"{eupg.after - retrain.after:+.1f} points against it. Training from scratch for the same {eupg.passes}, "
+            f"in larger steps, is exact and costs about as much; EUPG scores {words} that control here."
         )
 
 
 def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: Watch) -> Story:
     """Run the whole story on the RAND Health Insurance Experiment, through a workspace in the folder."""
     source = watch("load", rand_hie)
-    # Chosen as CHOICE says; every method below uses the same learner.
+    # Chosen as CHOICE says. The short retrain alone takes larger steps: twenty small ones would end early.
     learner, trees, more = XGBoostLearner(max_depth=4, learning_rate=0.1), 100, 20
+    brisk = replace(learner, learning_rate=0.3)
     mechanism = ProbabilisticKAnonymity(k)
     seconds: dict[str, float] = {}
 
@@ -136,8 +137,8 @@ def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: W
     story.methods.append(
         _measured(f"EUPG, k={k}", source, person, before, after, seconds["forget"], f"{more} trees", "k-anonymity")
     )
-    for name, trees_of in (("Retrain", trees), ("Short retrain", more)):
-        story.methods.append(_control(name, learner, trees_of, source, person, retained, rng, watch))
+    for name, taught, effort in (("Retrain", learner, trees), ("Short retrain", brisk, more)):
+        story.methods.append(_control(name, taught, effort, source, person, retained, rng, watch))
     return story
 
 
