@@ -232,8 +232,8 @@ def test_the_short_retrain_is_no_weaker_than_the_first_trees_of_a_base(recipe):
     seen, asked = (learnable.select(np.arange(4000) % 2 == half) for half in (0, 1))
     given = recipe()
     first = fit(given.learner.learners[0], seen, effort=given.finetune)
-    short = fit(given.short, seen, effort=given.finetune)
-    assert short.effort <= given.finetune
+    short = fit(given.short, seen, effort=given.brief)
+    assert given.brief <= given.finetune
     truth = np.arange(len(asked)), asked.y
     assert np.log(short.predict_proba(asked.X)[truth]).mean() > np.log(first.predict_proba(asked.X)[truth]).mean()
 

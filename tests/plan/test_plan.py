@@ -20,7 +20,7 @@ from eupg.protect.guarantee import Exact, KAnonymous
 from people import people
 
 LEARNER = XGBoostLearner(max_depth=2, threads=1)
-RECIPE = Recipe(BestOf((LEARNER,), 0.2), 8, BestOf((LEARNER,)), 4, BestOf((LEARNER,), 0.2))
+RECIPE = Recipe(BestOf((LEARNER,), 0.2), 8, BestOf((LEARNER,)), 4, LEARNER, 4)
 MECHANISMS = {"k=5": ProbabilisticKAnonymity(5), "ε=4": LocalDP(4.0)}
 
 

@@ -39,6 +39,8 @@ class Recipe:
         The learner of the short retrain, and the effort it and fine-tuning may spend.
     finetuner
         The learner of fine-tuning; None where it is that of the base.
+    short
+        The effort of the short retrain; None where it is that of fine-tuning.
     """
 
     learner: Learner
@@ -46,6 +48,7 @@ class Recipe:
     brief: Learner
     finetune: int
     finetuner: Learner | None = None
+    short: int | None = None
 
 
 @lru_cache(maxsize=1)
@@ -63,7 +66,7 @@ def recipe(cell: Cell) -> Recipe:
     wanted = cell.get("recipe")
     if wanted == "tuned":
         rule = careful(cell.model)
-        return Recipe(rule.learner, rule.pretrain, rule.short, rule.finetune, rule.finetuner)
+        return Recipe(rule.learner, rule.pretrain, rule.short, rule.finetune, rule.finetuner, rule.brief)
     if wanted != "paper":
         raise ParameterError(f"no recipe {wanted!r}: choose paper or tuned")
     learner = plain(cell.model, cell.set)
@@ -147,7 +150,7 @@ def named(words: str, given: Recipe, eupg: Callable[[str], EUPG]) -> Unlearner:
     if words == "Retrain":
         return Retrain(given.learner, given.full)
     if words == "Short retrain":
-        return Retrain(given.brief, given.finetune)
+        return Retrain(given.brief, given.short or given.finetune)
     if words == "SISA":
         from eupg.forget.sisa import SISA
 

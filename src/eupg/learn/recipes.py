@@ -4,7 +4,7 @@ The base: two strengths of a learner (one for networks), each at an eighth, a qu
 until more does worse than less did; a fifth of the release, held out, decides by log-loss. The fine-tuning: gentle
 recipes, chosen among the exposed people alone, a quarter of them held out in turn; what does not gain two standard
 errors over the base, or tells two classes apart less well than the base, is not done, so that a small sample cannot
-spoil it. The short retrain, the control of both, chooses as the base does, with strides that suit its few steps.
+spoil it. The short retrain, the control of both, takes larger strides, as few steps need, and no time to choose.
 ``docs/architecture.md`` says what was tried.
 """
 
@@ -28,8 +28,8 @@ class Recipe:
         How bases, and full trainings, are made.
     finetuner, finetune
         How a base goes on.
-    short
-        How the short retrain is made: from scratch on everyone, with the effort of a fine-tuning.
+    short, brief
+        How the short retrain is made, from scratch on everyone, with no more effort than a fine-tuning may spend.
     """
 
     learner: Learner
@@ -37,6 +37,7 @@ class Recipe:
     finetuner: Learner
     finetune: int
     short: Learner
+    brief: int
 
 
 def xgboost_recipe() -> Recipe:
@@ -45,8 +46,8 @@ def xgboost_recipe() -> Recipe:
 
     base = tuple(XGBoostLearner(max_depth=depth, learning_rate=0.1) for depth in (4, 6))
     gentle = tuple(XGBoostLearner(max_depth=3, learning_rate=rate) for rate in (0.1, 0.2))
-    short = tuple(XGBoostLearner(max_depth=depth, learning_rate=rate) for depth, rate in ((4, 0.3), (6, 0.3), (6, 0.5)))
-    return Recipe(BestOf(base, _HELD_OUT), 200, BestOf(gentle), 20, BestOf(short, _HELD_OUT))
+    short = XGBoostLearner(max_depth=6, learning_rate=0.3)
+    return Recipe(BestOf(base, _HELD_OUT), 200, BestOf(gentle), 20, short, 20)
 
 
 def lightgbm_recipe() -> Recipe:
@@ -55,8 +56,7 @@ def lightgbm_recipe() -> Recipe:
 
     base = tuple(LightGBMLearner(leaves=leaves) for leaves in (15, 31))
     gentle = tuple(LightGBMLearner(leaves=8, learning_rate=rate) for rate in (0.05, 0.1))
-    short = tuple(LightGBMLearner(leaves=leaves, learning_rate=0.3) for leaves in (15, 31))
-    return Recipe(BestOf(base, _HELD_OUT), 200, BestOf(gentle), 20, BestOf(short, _HELD_OUT))
+    return Recipe(BestOf(base, _HELD_OUT), 200, BestOf(gentle), 20, LightGBMLearner(leaves=31, learning_rate=0.3), 20)
 
 
 def mlp_recipe() -> Recipe:
@@ -65,8 +65,7 @@ def mlp_recipe() -> Recipe:
 
     base = (TorchLearner(learning_rate=3e-3),)
     gentle = (TorchLearner(learning_rate=1e-3, anchor=30.0), TorchLearner(learning_rate=1e-3, head_only=True))
-    short = (TorchLearner(learning_rate=3e-3), TorchLearner(learning_rate=1e-2))
-    return Recipe(BestOf(base, _HELD_OUT), 40, BestOf(gentle), 16, BestOf(short, _HELD_OUT))
+    return Recipe(BestOf(base, _HELD_OUT), 40, BestOf(gentle), 16, TorchLearner(learning_rate=1e-2), 8)
 
 
 def logistic_recipe() -> Recipe:
@@ -77,4 +76,4 @@ def logistic_recipe() -> Recipe:
 
     base = tuple(SklearnLearner(SGDClassifier(loss="log_loss", alpha=alpha)) for alpha in (1e-3, 1e-4))
     gentle = (SklearnLearner(SGDClassifier(loss="log_loss", alpha=1e-3)),)
-    return Recipe(BestOf(base, _HELD_OUT), 16, BestOf(gentle), 8, BestOf(base, _HELD_OUT))
+    return Recipe(BestOf(base, _HELD_OUT), 16, BestOf(gentle), 8, base[0], 8)
