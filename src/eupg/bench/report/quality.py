@@ -8,7 +8,7 @@ from eupg.bench.experiments import experiment
 from eupg.bench.published import published
 from eupg.bench.report.book import Book
 from eupg.bench.report.view import SHORT, View, above, flat
-from eupg.bench.report.words import MODELS, NONE, SETS, against, most, shown, span, table
+from eupg.bench.report.words import MODELS, NONE, SETS, against, mean, most, shown, span, table
 
 EUPG = ("EUPG k=30", "EUPG ε=1")
 REFRESHED = ("EUPG k=30, leaves refreshed", "EUPG ε=1, leaves refreshed")
@@ -68,7 +68,12 @@ def quality_xgboost(book: Book) -> dict[str, str]:
 def quality_others(book: Book) -> dict[str, str]:
     """Return the values of the section on models that the paper lacks."""
     found = views(book, "quality_others")
-    return {"table": plain(found), **{f"control_{view.model}": view.control(EUPG) for view in found}}
+    (brisk,) = (view for view in views(book, "tuned") if view.model == "lightgbm")
+    return {
+        "table": plain(found),
+        **{f"control_{view.model}": view.control(EUPG) for view in found},
+        **{f"brisk_{t}": mean(brisk.spread(t, SHORT)) for t in SETS},
+    }
 
 
 def tuned_quality(book: Book) -> dict[str, str]:
@@ -83,6 +88,9 @@ def tuned_quality(book: Book) -> dict[str, str]:
         for word, method in (("retrain", "Retrain"), ("short", SHORT), ("eupg", EUPG[0])):
             gains = [above(mine.spread(t, method), paper.spread(t, method)) for t in SETS]
             values[f"gain_{word}_{name}"] = span(gains, sign=True)
+    trees = [view for view in found if view.model in ("xgboost", "lightgbm")]
+    for word, method in (("retrain", "Retrain"), ("short", SHORT), ("eupg", EUPG[0])):
+        values[f"before_{word}"] = span(flat([view.means(method, AUC) for view in trees]))
     return values
 
 
