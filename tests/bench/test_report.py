@@ -236,12 +236,12 @@ def test_an_erasure_costs_what_few_cost_and_what_keeping_books_costs():
 
 @pytest.mark.parametrize(
     ("utility", "seconds", "expected"),
-    [(86.9, 0.3, "Adult LightGBM (1 of 1)"), (86.4, 0.3, "nowhere (0 of 1)"), (86.9, 1.2, "nowhere (0 of 1)")],
+    [(86.9, 0.3, "Adult LightGBM (1 of 1)"), (86.65, 0.3, "nowhere (0 of 1)"), (86.9, 1.2, "nowhere (0 of 1)")],
 )
 def test_a_plain_retrain_that_is_better_and_faster_than_the_tuned_method_is_named(utility, seconds, expected):
     timer, clock = experiment("runtime").grids[3], experiment("runtime_tuned").grids[0]
     made = book(
-        quality("Retrain", [utility], model="lightgbm", name="quality_others"),
+        quality("Retrain", [utility - 0.1, utility + 0.1], model="lightgbm", name="quality_others"),
         quality("EUPG k=30", [86.6], model="lightgbm", name="tuned"),
         [result({**place(timer, "adult", "lightgbm", "Retrain"), "repetition": 0}, {"x": 1}, {"forget": seconds})],
         [result({**place(clock, "adult", "lightgbm", "EUPG k=30"), "repetition": 0}, {"x": 1}, {"forget": 0.8})],

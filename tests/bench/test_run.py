@@ -267,35 +267,12 @@ def test_a_filter_that_nothing_passes_is_wrong_use(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [("run", "smoke", "--dry-run", "--jobs", "0"), ("list", "--repeats", "0"), ("run", "smoke", "--repeats", "-1")],
-)
-def test_counts_below_one_are_wrong_use(arguments, tmp_path):
-    done = bench(*arguments, results=tmp_path / "r")
-    assert done.returncode == 2
-    assert "at least one" in done.stdout
-
-
-@pytest.mark.parametrize("part", [("list",), ("run", "smoke"), ("report",)])
-def test_a_folder_for_a_results_file_is_answered_in_words(part, tmp_path):
-    done = bench(*part, results=tmp_path)
-    assert done.returncode
-    assert "name another file with --results" in done.stdout
-    assert "Traceback" not in done.stderr
-
-
 def test_lines_that_were_cut_off_are_told(killed, tmp_path):
     whole = killed["path"].read_text(encoding="utf-8").splitlines(keepends=True)
     (tmp_path / "r").write_text("".join([*whole[:2], whole[2][:50] + "\n", *whole[3:]]), encoding="utf-8")
     shown = bench("run", "smoke", "--dry-run", results=tmp_path / "r").stdout
     assert f"Cut off or not JSON, and not counted: 1 lines of {tmp_path / 'r'}." in shown
     assert "To compute: 1 cells" in shown
-
-
-def test_a_run_names_the_code_that_made_references_it_takes_from_a_cache():
-    message = {"metrics": {"utility": 80.0, "references_reused": 8, "references_made_by": {"0.0.1+older": 8}}}
-    assert running._gist(message | {"seconds": {}}) == "80.00, 0.0 s; references reused, made by 0.0.1+older"
 
 
 def test_a_job_that_fails_is_named_and_leaves_no_line(tmp_path):

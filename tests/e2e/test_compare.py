@@ -3,9 +3,12 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
+from eupg.cli.names import recipe
 from people import people
 
 
@@ -21,6 +24,18 @@ def file(tmp_path):
     table.insert(0, "who", data.subjects)
     table.to_csv(tmp_path / "people.csv", index=False)
     return "people.csv"
+
+
+def test_a_short_retrain_is_not_held_back_by_steps_for_a_long_training():
+    given = recipe("lightgbm")
+    data = people(4000)
+    learnable = replace(data, y=((data.X[:, 0] > 40) & (data.X[:, 1] > np.median(data.X[:, 1]))).astype(int))
+    seen, asked = (learnable.select(np.arange(4000) % 2 == half) for half in (0, 1))
+    losses = []
+    for learner in (given.brisk, given.learner):
+        found = learner.fit(seen, effort=given.short, rng=np.random.default_rng(0)).predict_proba(asked.X)
+        losses.append(-np.log(np.clip(found[np.arange(len(asked)), asked.y], 1e-6, 1)).mean())
+    assert losses[0] < losses[1]
 
 
 def test_a_users_file_without_a_schema(file, tmp_path):

@@ -214,7 +214,8 @@ def test_people_are_held_out_whole_and_each_of_few_in_turn():
 def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
     given = recipe()
     check_learner(given.learner, people(600), tmp_path, effort=8)
-    check_learner(given.short, people(600), tmp_path, effort=8)
+    check_learner(given.short, people(600), tmp_path, effort=given.short_effort)
+    assert given.short_effort <= given.finetune
     data = people(300)
     base = fit(given.learner, data, effort=4)
     tuned = fit(given.finetuner, data, effort=4, start=base)
@@ -232,8 +233,7 @@ def test_the_short_retrain_is_no_weaker_than_the_first_trees_of_a_base(recipe):
     seen, asked = (learnable.select(np.arange(4000) % 2 == half) for half in (0, 1))
     given = recipe()
     first = fit(given.learner.learners[0], seen, effort=given.finetune)
-    short = fit(given.short, seen, effort=given.brief)
-    assert given.brief <= given.finetune
+    short = fit(given.short, seen, effort=given.short_effort)
     truth = np.arange(len(asked)), asked.y
     assert np.log(short.predict_proba(asked.X)[truth]).mean() > np.log(first.predict_proba(asked.X)[truth]).mean()
 

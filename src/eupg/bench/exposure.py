@@ -66,7 +66,9 @@ def _served(source: Source, method: EUPG, base: Model, claim: Guarantee, rng: Se
 def _control(source: Source, rule: Recipe, cell: Cell) -> Found:
     seconds: dict[str, float] = {}
     if cell.method == "Short retrain":
-        model = timed(seconds, "train", lambda: rule.short.fit(source.train, effort=rule.brief, rng=_numbers(cell)))
+        model = timed(
+            seconds, "train", lambda: rule.short.fit(source.train, effort=rule.short_effort, rng=_numbers(cell))
+        )
         exposed = len(source.train)
     else:
         seen = exposed_people(source.train, float(cell.get("exposure")), Seeded(cell.repetition))

@@ -35,12 +35,14 @@ class Recipe:
     ----------
     learner, full
         The learner of full trainings and base models, and its effort.
-    brief, finetune
-        The learner of the short retrain, and the effort it and fine-tuning may spend.
+    brief
+        The learner of the short retrain.
+    finetune
+        The effort of a fine-tuning.
     finetuner
         The learner of fine-tuning; None where it is that of the base.
-    short
-        The effort of the short retrain; None where it is that of fine-tuning.
+    brief_effort
+        The effort of the short retrain; None where it is that of a fine-tuning.
     """
 
     learner: Learner
@@ -48,7 +50,7 @@ class Recipe:
     brief: Learner
     finetune: int
     finetuner: Learner | None = None
-    short: int | None = None
+    brief_effort: int | None = None
 
 
 @lru_cache(maxsize=1)
@@ -66,7 +68,7 @@ def recipe(cell: Cell) -> Recipe:
     wanted = cell.get("recipe")
     if wanted == "tuned":
         rule = careful(cell.model)
-        return Recipe(rule.learner, rule.pretrain, rule.short, rule.finetune, rule.finetuner, rule.brief)
+        return Recipe(rule.learner, rule.pretrain, rule.short, rule.finetune, rule.finetuner, rule.short_effort)
     if wanted != "paper":
         raise ParameterError(f"no recipe {wanted!r}: choose paper or tuned")
     learner = plain(cell.model, cell.set)
@@ -150,7 +152,7 @@ def named(words: str, given: Recipe, eupg: Callable[[str], EUPG]) -> Unlearner:
     if words == "Retrain":
         return Retrain(given.learner, given.full)
     if words == "Short retrain":
-        return Retrain(given.brief, given.short or given.finetune)
+        return Retrain(given.brief, given.brief_effort or given.finetune)
     if words == "SISA":
         from eupg.forget.sisa import SISA
 

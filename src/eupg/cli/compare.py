@@ -120,7 +120,7 @@ def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]
     unknown = [name for name in asked if name not in METHODS]
     if unknown:
         raise ParameterError(f"no method {unknown[0]!r}: choose some of {', '.join(METHODS)}")
-    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(learner, short)}
+    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.brisk, short)}
     if "sisa" in asked:
         methods["SISA"] = SISA(learner, full)
     if "certified-sp" in asked:

@@ -32,19 +32,26 @@ PRIVATE_EPOCHS = 5
 
 @dataclass(frozen=True)
 class Recipe:
-    """A learner with the efforts it is used with: epochs or trees of a full training, and of a fine-tuning."""
+    """A learner with the efforts it is used with: epochs or trees of a full training, and of a fine-tuning.
+
+    ``brisk`` is the learner of a short retrain, which ends early with steps that suit a long training.
+    """
 
     learner: Learner
     full: int
     short: int
+    brisk: Learner
 
 
 def recipe(name: str, table: str = "") -> Recipe:
     """Return a learner by name, with the paper's settings where it has some for the table."""
-    from eupg.bench.methods import EFFORTS, plain
+    from eupg.bench.methods import EFFORTS, careful, plain
 
     _check_learner(name)
-    return Recipe(plain(name, table, threads=0), *EFFORTS[name])
+    learner = plain(name, table, threads=0)
+    # The paper's own steps are large.
+    brisk = learner if name in ("mlp", "xgboost") else careful(name).short
+    return Recipe(learner, *EFFORTS[name], brisk)
 
 
 def careful_recipe(name: str) -> CarefulRecipe:

@@ -54,7 +54,9 @@ def table(found: Comparison) -> Table:
 
 def notes(found: Comparison) -> list[str]:
     """Return what must be said under the table."""
-    lines = ["Short retrain trains from scratch for as long as the others fine-tune: exact, at the same cost."]
+    lines = [
+        "Short retrain: from scratch, for as many epochs or trees as the others fine-tune. Exact, at the same cost."
+    ]
     if found.references:
         lines.append(
             f"Audit: RMIA, offline, {found.references} reference models trained from scratch on halves of the retained "

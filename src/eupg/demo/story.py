@@ -92,22 +92,13 @@ def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: W
     # Chosen as CHOICE says. The short retrain alone takes larger steps: twenty small ones would end early.
     learner, trees, more = XGBoostLearner(max_depth=4, learning_rate=0.1), 100, 20
     brisk = replace(learner, learning_rate=0.3)
-    mechanism = ProbabilisticKAnonymity(k)
-    seconds: dict[str, float] = {}
-
-    def timed(stage: str, work: Callable[[], T], /) -> T:
-        started = time.perf_counter()
-        result = watch(stage, work)
-        seconds[stage] = time.perf_counter() - started
-        return result
-
-    data = source.train
+    mechanism, seconds, data = ProbabilisticKAnonymity(k), dict[str, float](), source.train
     person = data.of_subjects([subject if subject is not None else someone(data)])
     retained = data.without(person.ids)
     # The kernel is compiled on first use; that is the machine's time, not the stage's.
     watch("compile", lambda: mechanism.groups(data.select(np.arange(len(data)) < 3 * k)))
     method = EUPG(mechanism, learner, trees, more)
-    manager = Manager(_fresh(folder), method, rng=rng, watch=timed)
+    manager = Manager(_fresh(folder), method, rng=rng, watch=_stopwatch(watch, seconds))
     manager.train(data, hold_out=source.test)
     base, before = manager.base_model, manager.served_model
     request = manager.request_erasure(subject=str(person.subjects[0]), channel="demonstration")
@@ -140,6 +131,18 @@ def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: W
     for name, taught, effort in (("Retrain", learner, trees), ("Short retrain", brisk, more)):
         story.methods.append(_control(name, taught, effort, source, person, retained, rng, watch))
     return story
+
+
+def _stopwatch(watch: Watch, seconds: dict[str, float]) -> Watch:
+    """Return a watch that notes the seconds of every stage."""
+
+    def timed(stage: str, work: Callable[[], T], /) -> T:
+        started = time.perf_counter()
+        result = watch(stage, work)
+        seconds[stage] = time.perf_counter() - started
+        return result
+
+    return timed
 
 
 def _fresh(folder: Path) -> Path:

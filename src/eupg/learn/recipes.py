@@ -4,7 +4,7 @@ The base: two strengths of a learner (one for networks), each at an eighth, a qu
 until more does worse than less did; a fifth of the release, held out, decides by log-loss. The fine-tuning: gentle
 recipes, chosen among the exposed people alone, a quarter of them held out in turn; what does not gain two standard
 errors over the base, or tells two classes apart less well than the base, is not done, so that a small sample cannot
-spoil it. The short retrain, the control of both, takes larger strides, as few steps need, and no time to choose.
+spoil it. The short retrain, the control of both, takes strides that suit its few steps, and no time to choose.
 ``docs/architecture.md`` says what was tried.
 """
 
@@ -28,7 +28,7 @@ class Recipe:
         How bases, and full trainings, are made.
     finetuner, finetune
         How a base goes on.
-    short, brief
+    short, short_effort
         How the short retrain is made, from scratch on everyone, with no more effort than a fine-tuning may spend.
     """
 
@@ -37,7 +37,7 @@ class Recipe:
     finetuner: Learner
     finetune: int
     short: Learner
-    brief: int
+    short_effort: int
 
 
 def xgboost_recipe() -> Recipe:

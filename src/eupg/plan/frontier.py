@@ -136,7 +136,7 @@ def measure(
 def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: Randomness, watch: Watch) -> list[Point]:
     data, exact = source.train, Exact(caveats=source.train.schema.caveats)
     everyone = len(np.unique(data.subjects))
-    short = partial(recipe.short.fit, data, effort=recipe.brief, rng=_stream(rng))
+    short = partial(recipe.short.fit, data, effort=recipe.short_effort, rng=_stream(rng))
     plans: list[tuple[str, float | None, int, Callable[[], Model]]] = [
         ("Retrain", None, everyone, partial(_scratch, recipe, data, rng)),
         ("Short retrain", None, everyone, short),

@@ -108,7 +108,7 @@ def _variants(searched: Searched) -> str:
         plain = plain if start == SCRATCH else searched.bases.get(start, {})
         cells = [_both(found) for found in (plain, *(by.get(variant, {}) for variant in columns))]
         rows.append([start, *cells])
-    return table(["start", "as in the table", *columns], rows) if rows else MISSING
+    return table(["start", "as it is", *columns], rows) if rows else MISSING
 
 
 def _both(found: dict[str, float]) -> str:

@@ -68,11 +68,11 @@ def quality_xgboost(book: Book) -> dict[str, str]:
 def quality_others(book: Book) -> dict[str, str]:
     """Return the values of the section on models that the paper lacks."""
     found = views(book, "quality_others")
-    (brisk,) = (view for view in views(book, "tuned") if view.model == "lightgbm")
+    tuned = {view.model: view for view in views(book, "tuned")}
     return {
         "table": plain(found),
         **{f"control_{view.model}": view.control(EUPG) for view in found},
-        **{f"brisk_{t}": mean(brisk.spread(t, SHORT)) for t in SETS},
+        **{f"brisk_{v.model}_{t}": mean(tuned[v.model].spread(t, SHORT)) for v in found for t in SETS},
     }
 
 
@@ -88,9 +88,9 @@ def tuned_quality(book: Book) -> dict[str, str]:
         for word, method in (("retrain", "Retrain"), ("short", SHORT), ("eupg", EUPG[0])):
             gains = [above(mine.spread(t, method), paper.spread(t, method)) for t in SETS]
             values[f"gain_{word}_{name}"] = span(gains, sign=True)
-    trees = [view for view in found if view.model in ("xgboost", "lightgbm")]
+    strong = [view for view in found if view.model != "logistic"]
     for word, method in (("retrain", "Retrain"), ("short", SHORT), ("eupg", EUPG[0])):
-        values[f"before_{word}"] = span(flat([view.means(method, AUC) for view in trees]))
+        values[f"before_{word}"] = span(flat([view.means(method, AUC) for view in strong]))
     return values
 
 

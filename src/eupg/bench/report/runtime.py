@@ -7,6 +7,7 @@ from statistics import fmean, median, pstdev
 from eupg.bench.published import published
 from eupg.bench.report.book import REPEATS, Book
 from eupg.bench.report.quality import tuned_quality, views
+from eupg.bench.report.versus import Pair, side
 from eupg.bench.report.view import SHORT, View
 from eupg.bench.report.words import MISSING, MODELS, NONE, SETS, listed, ratio, seconds, signed, span, table, timing
 from eupg.bench.spread import Spread
@@ -137,7 +138,7 @@ def _plain_wins(book: Book) -> str:
             if ours is None or theirs is None or good is None or other is None:
                 continue
             known += 1
-            if theirs.mean < ours.mean and other.mean > good.mean:
+            if theirs.mean < ours.mean and side(Pair("", other, good)) == "ahead":
                 places.append(f"{SETS[t]} {MODELS[view.model]}")
     return f"{listed(places)} ({len(places)} of {known})" if known else MISSING
 
