@@ -110,14 +110,15 @@ class Search:
         held = np.random.default_rng(0).permutation(len(train)) < HELD_OUT
         self.seen, self.held = train.select(~held), train.select(held)
 
-    def finetune(self, start: str, base: Model | None, change: dict[str, Any], *, variant: str | None = None) -> None:
+    def finetune(self, start: str, base: Model | None, change: dict[str, Any]) -> None:
         """Run one recipe from one start."""
-        what = {"start": start, **({} if variant is None else {"variant": variant}), **change}
+        what = {"start": start, **change}
         if self._skips(what):
             return
-        given = resnet18_finetuner(device=device())
+        settings = dict(change)
+        variant, given = settings.pop("variant", None), resnet18_finetuner(device=device())
         given = replace(given, augment=None) if variant == AS_THEY_ARE else given
-        learner = changed(given, compile=self.compiled, **change)
+        learner = changed(given, compile=self.compiled, **settings)
         begun = time.perf_counter()
         with moving_momentum() if variant == CYCLED else nullcontext():
             model = learner.fit(self.seen, effort=EPOCHS, rng=Seeded(1).generator(), start=base)
@@ -136,12 +137,12 @@ class Search:
     def published(self, recipes: Sequence[Any]) -> None:
         """Fine-tune from scratch, and from bases of single pixels by the paper's way, as each of the variants says."""
         for name, (words, look) in PUBLISHED.items():
-            runs = [(variant, recipe) for variant in VARIANTS for recipe in recipes]
-            if all(self._skips({"start": name, **variant, **recipe}) for variant, recipe in runs):
+            changes = [{**variant, **recipe} for variant in VARIANTS for recipe in recipes]
+            if all(self._skips({"start": name, **change}) for change in changes):
                 continue
             base = self._base(name, words, 100, {}, **look) if words else None
-            for variant, recipe in runs:
-                self.finetune(name, base, recipe, **variant)
+            for change in changes:
+                self.finetune(name, base, change)
 
     def _base(self, name: str, words: str, epochs: int, change: dict[str, Any], **look: Any) -> Model:
         begun = time.perf_counter()

@@ -1,5 +1,7 @@
 """A small made-up table with every kind of attribute, and people with several records."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from eupg.data.attribute import Categorical, Key, Missing, Numeric, Ordinal, Role
@@ -42,3 +44,11 @@ def people(rows: int = 300, seed: int = 0, classes: int = 2) -> Dataset:
         np.array([f"r{i}" for i in range(rows)]),
         np.array([f"p{i // 3}" for i in range(rows)]),
     )
+
+
+def learnable() -> tuple[Dataset, Dataset]:
+    """Return people whose label follows from two attributes, and others of whom to ask."""
+    data = people(4000)
+    sure = replace(data, y=((data.X[:, 0] > 40) & (data.X[:, 1] > np.median(data.X[:, 1]))).astype(int))
+    first, second = (sure.select(np.arange(len(sure)) % 2 == half) for half in (0, 1))
+    return first, second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -19,3 +20,15 @@ def unwatched(step: str, work: Callable[[], T], /) -> T:
     """Do the work and show nothing."""
     del step
     return work()
+
+
+def stopwatch(watch: Watch, seconds: dict[str, float], *, of: str = "") -> Watch:
+    """Return a watch that notes how long each step takes; ``of`` goes before what is shown of a step."""
+
+    def timed(step: str, work: Callable[[], T], /) -> T:
+        started = time.perf_counter()
+        result = watch(of + step, work)
+        seconds[step] = time.perf_counter() - started
+        return result
+
+    return timed

@@ -10,6 +10,7 @@ from eupg.bench.report.agreement import agreement, compared_pictures
 from eupg.bench.report.book import REPEATS, Book, asked
 from eupg.bench.report.figures import draw
 from eupg.bench.report.goals import goals
+from eupg.bench.report.linkage import Linkage
 from eupg.bench.report.origin import origin
 from eupg.bench.report.overview import overview
 from eupg.bench.report.page import page
@@ -263,6 +264,18 @@ def test_figures_of_images_show_ours_and_the_papers(tmp_path):
         assert words in drawn
     assert MISSING not in drawn
     assert "base alone" in draw("images_blocks", made, tmp_path).read_text(encoding="utf-8")
+
+
+def test_blocks_stand_with_their_own_size_on_the_first_page():
+    made = book(
+        pictured("EUPG k=30, blocks 8×8", [90.0] * 3, name=BETTER),
+        pictured("EUPG k=30, blocks 16×16", [91.0] * 3, name=BETTER),
+    )
+    made.linkage = {size: Linkage(*[0.0] * 11, rows) for size, rows in ((8, 55.2), (16, 90.2))}
+    found = overview(made)
+    assert found["blocks_after"] == "8×8 90.00 ± 0.00 (3 runs) and 16×16 91.00 ± 0.00 (3 runs)"
+    assert found["blocks_rows"] == "55 % at 8×8 and 90 % at 16×16"
+    assert found["pixels_after"] == MISSING
 
 
 def test_minutes_on_a_gpu_are_marked_in_the_list(tmp_path, capsys, monkeypatch):

@@ -3,13 +3,12 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from eupg.cli.names import recipe
-from people import people
+from people import learnable, people
 
 
 def eupg(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
@@ -28,9 +27,7 @@ def file(tmp_path):
 
 def test_a_short_retrain_is_not_held_back_by_steps_for_a_long_training():
     given = recipe("lightgbm")
-    data = people(4000)
-    learnable = replace(data, y=((data.X[:, 0] > 40) & (data.X[:, 1] > np.median(data.X[:, 1]))).astype(int))
-    seen, asked = (learnable.select(np.arange(4000) % 2 == half) for half in (0, 1))
+    seen, asked = learnable()
     losses = []
     for learner in (given.brisk, given.learner):
         found = learner.fit(seen, effort=given.short, rng=np.random.default_rng(0)).predict_proba(asked.X)

@@ -12,7 +12,7 @@ from eupg.errors import ParameterError
 from eupg.learn import best_of
 from eupg.learn.best_of import BestOf, _by_person, _folds
 from eupg.learn.recipes import lightgbm_recipe, logistic_recipe, mlp_recipe, xgboost_recipe
-from people import people
+from people import learnable, people
 
 STUMPS = XGBoostLearner(max_depth=1, learning_rate=0.1, threads=1)
 WILD = XGBoostLearner(max_depth=10, learning_rate=1.0, reg_lambda=0.0, threads=1)
@@ -226,11 +226,7 @@ def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
 
 @pytest.mark.parametrize("recipe", [xgboost_recipe, lightgbm_recipe], ids=lambda r: r.__name__)
 def test_the_short_retrain_is_no_weaker_than_the_first_trees_of_a_base(recipe):
-    data = people(4000)
-    learnable = dataclasses.replace(
-        data, y=((data.X[:, 0] > 40) & (data.X[:, 1] > np.median(data.X[:, 1]))).astype(int)
-    )
-    seen, asked = (learnable.select(np.arange(4000) % 2 == half) for half in (0, 1))
+    seen, asked = learnable()
     given = recipe()
     first = fit(given.learner.learners[0], seen, effort=given.finetune)
     short = fit(given.short, seen, effort=given.short_effort)

@@ -89,14 +89,19 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     planned = plan(options.names, options.results, repeats=options.repeats, only=options.only, fresh=options.fresh)
     console.print(f"This code is {code_version()}.", markup=False)
     if planned.torn:
-        console.print(f"Cut off or not JSON, and not counted: {planned.torn} lines of {options.results}.", markup=False)
+        console.print(_torn(planned.torn, options.results), markup=False)
     for line in _reuse(planned, fresh=options.fresh):
         console.print(line, markup=False)
     console.print(
         f"To compute: {planned.cells} cells in {len(planned.jobs)} jobs, into {options.results}.", markup=False
     )
-    values = {"computed": 0, "reused": len(planned.reused), "failed": [], "version": code_version()}
-    values["torn"] = planned.torn
+    values = {
+        "computed": 0,
+        "reused": len(planned.reused),
+        "torn": planned.torn,
+        "failed": [],
+        "version": code_version(),
+    }
     if not options.dry_run and planned.jobs:
         started = time.monotonic()
         done = run(
@@ -119,15 +124,23 @@ def _report(options: argparse.Namespace, console: Console) -> int:
 
     book = book_of(options.results)
     written = write(book, options.out)
-    values = {"cells": len(book.used()), "missing": book.lacking(), "written": [str(path) for path in written]}
-    values["torn"] = book.torn
+    values = {
+        "cells": len(book.used()),
+        "missing": book.lacking(),
+        "torn": book.torn,
+        "written": [str(path) for path in written],
+    }
     words = (
         f"Wrote {written[0]} and {len(written) - 1} figures from {values['cells']} cells; {values['missing']} missing."
     )
     if book.torn:
-        words += f" Cut off or not JSON, and not counted: {book.torn} lines of {options.results}."
+        words += f" {_torn(book.torn, options.results)}"
     show(options, console, words, values, wrap=False)
     return 0
+
+
+def _torn(lines: int, path: Path) -> str:
+    return f"Cut off or not JSON, and not counted: {lines} lines of {path}."
 
 
 def _reuse(planned: Plan, *, fresh: bool) -> list[str]:

@@ -7,10 +7,8 @@ learner, and shared by all methods. Seconds are wall time, one method at a time,
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 
@@ -26,9 +24,8 @@ from eupg.forget.retrain import Retrain
 from eupg.forget.storage import storage
 from eupg.forget.unlearner import Trained, Unlearner
 from eupg.rng import Randomness, Seeded
-from eupg.watch import Watch, unwatched
+from eupg.watch import Watch, stopwatch, unwatched
 
-T = TypeVar("T")
 # Enough to load frameworks and compile kernels before anything is timed.
 _WARM_UP = 4_000
 
@@ -136,13 +133,7 @@ class _Case:
     def run(self, name: str, method: Unlearner) -> Run:
         """Train, forget, and measure one method."""
         seconds: dict[str, float] = {}
-
-        def timed(stage: str, work: Callable[[], T], /) -> T:
-            started = time.perf_counter()
-            result = self.watch(f"{name}: {stage}", work)
-            seconds[stage] = time.perf_counter() - started
-            return result
-
+        timed = stopwatch(self.watch, seconds, of=f"{name}: ")
         trained = _train(method, self.source.train, self.rng, timed)
         kept = storage(trained)
         after = timed("forget", lambda: method.forget(trained, self.retained, self.rng))

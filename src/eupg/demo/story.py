@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 
@@ -24,9 +23,8 @@ from eupg.manage.manager import Manager
 from eupg.protect.guarantee import Guarantee, guarantee_from_json
 from eupg.protect.kanonymity import EffectiveK, ProbabilisticKAnonymity, constant_share, effective_k
 from eupg.rng import Randomness
-from eupg.watch import Watch
+from eupg.watch import Watch, stopwatch
 
-T = TypeVar("T")
 CHOICE = (
     "The learner's settings were chosen with a look at held-out people of this table; the claim does not cover what "
     "that choice reveals."
@@ -98,7 +96,7 @@ def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: W
     # The kernel is compiled on first use; that is the machine's time, not the stage's.
     watch("compile", lambda: mechanism.groups(data.select(np.arange(len(data)) < 3 * k)))
     method = EUPG(mechanism, learner, trees, more)
-    manager = Manager(_fresh(folder), method, rng=rng, watch=_stopwatch(watch, seconds))
+    manager = Manager(_fresh(folder), method, rng=rng, watch=stopwatch(watch, seconds))
     manager.train(data, hold_out=source.test)
     base, before = manager.base_model, manager.served_model
     request = manager.request_erasure(subject=str(person.subjects[0]), channel="demonstration")
@@ -131,18 +129,6 @@ def tell(*, k: int, subject: str | None, rng: Randomness, folder: Path, watch: W
     for name, taught, effort in (("Retrain", learner, trees), ("Short retrain", brisk, more)):
         story.methods.append(_control(name, taught, effort, source, person, retained, rng, watch))
     return story
-
-
-def _stopwatch(watch: Watch, seconds: dict[str, float]) -> Watch:
-    """Return a watch that notes the seconds of every stage."""
-
-    def timed(stage: str, work: Callable[[], T], /) -> T:
-        started = time.perf_counter()
-        result = watch(stage, work)
-        seconds[stage] = time.perf_counter() - started
-        return result
-
-    return timed
 
 
 def _fresh(folder: Path) -> Path:

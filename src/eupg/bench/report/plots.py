@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from eupg.bench.report.book import Book
 from eupg.bench.report.drawing import LOOKS, below, legend, level, line, panels, ticks, tidy, title
 from eupg.bench.report.frontier import SHARES, scratch, served, short, where
-from eupg.bench.report.quality import views
+from eupg.bench.report.quality import PLAIN, by_model
 from eupg.bench.report.runtime import FORGET, timed
 from eupg.bench.report.synthetic import EPSILONS
 from eupg.bench.report.view import View
@@ -88,7 +88,7 @@ def time_others(axes: Any, book: Book) -> None:
 
 def _time(axes: Any, book: Book, models: tuple[str, ...]) -> None:
     grid = panels(axes, len(models), 3)
-    found = {v.model: v for name in ("quality_mlp", "quality_xgboost", "quality_others") for v in views(book, name)}
+    found = by_model(book, *PLAIN)
     for row, model in zip(grid, models, strict=True):
         quality, clock = found[model], timed(book)[model]
         for one, t in zip(row, SETS, strict=True):

@@ -11,6 +11,7 @@ from eupg.bench.report.view import SHORT, View, above, flat
 from eupg.bench.report.words import MODELS, NONE, SETS, against, mean, most, shown, span, table
 
 EUPG = ("EUPG k=30", "EUPG ε=1")
+PLAIN = ("quality_mlp", "quality_xgboost", "quality_others")
 REFRESHED = ("EUPG k=30, leaves refreshed", "EUPG ε=1, leaves refreshed")
 FIGURES = {"utility": "utility", "mia_auc": "audit.auc", "tpr_at_1fpr": "audit.tpr_at_1"}
 COMPARED = ["method", "before", "paper", "difference", "inside", "after", "paper", "difference", "inside"]
@@ -21,6 +22,11 @@ AUC = "before.audit.auc"
 def views(book: Book, name: str) -> list[View]:
     """Return one view a model of an experiment."""
     return [View(book, grid, model) for grid in experiment(name).grids for model in grid.models]
+
+
+def by_model(book: Book, *names: str) -> dict[str, View]:
+    """Return the view of each model in these experiments."""
+    return {view.model: view for name in names for view in views(book, name)}
 
 
 def quality_mlp(book: Book) -> dict[str, str]:
@@ -68,7 +74,7 @@ def quality_xgboost(book: Book) -> dict[str, str]:
 def quality_others(book: Book) -> dict[str, str]:
     """Return the values of the section on models that the paper lacks."""
     found = views(book, "quality_others")
-    tuned = {view.model: view for view in views(book, "tuned")}
+    tuned = by_model(book, "tuned")
     return {
         "table": plain(found),
         **{f"control_{view.model}": view.control(EUPG) for view in found},

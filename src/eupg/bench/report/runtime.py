@@ -6,7 +6,7 @@ from statistics import fmean, median, pstdev
 
 from eupg.bench.published import published
 from eupg.bench.report.book import REPEATS, Book
-from eupg.bench.report.quality import tuned_quality, views
+from eupg.bench.report.quality import PLAIN, by_model, tuned_quality, views
 from eupg.bench.report.versus import Pair, side
 from eupg.bench.report.view import SHORT, View
 from eupg.bench.report.words import MISSING, MODELS, NONE, SETS, listed, ratio, seconds, signed, span, table, timing
@@ -128,17 +128,17 @@ def tuned(book: Book) -> dict[str, str]:
 
 def _plain_wins(book: Book) -> str:
     """Say where Retrain by the plain recipe is both better and faster than the tuned EUPG with k=30."""
-    plain, places, known = timed(book), list[str](), 0
-    quality = {v.model: v for name in ("quality_xgboost", "quality_others") for v in views(book, name)}
-    tuned = {view.model: view for view in views(book, "tuned")}
+    clock, plain, chosen = timed(book), by_model(book, *PLAIN), by_model(book, "tuned")
+    places, known = list[str](), 0
     for view in views(book, "runtime_tuned"):
         for t in view.grid.sets:
-            ours, theirs = view.spread(t, "EUPG k=30", FORGET), plain[view.model].spread(t, "Retrain", FORGET)
-            good, other = tuned[view.model].spread(t, "EUPG k=30"), quality[view.model].spread(t, "Retrain")
-            if ours is None or theirs is None or good is None or other is None:
+            ours = book.values(view.where(t, "EUPG k=30"), FORGET)
+            theirs = book.values(clock[view.model].where(t, "Retrain"), FORGET)
+            pair = Pair("", plain[view.model].spread(t, "Retrain"), chosen[view.model].spread(t, "EUPG k=30"))
+            if not (ours and theirs and pair.method and pair.control):
                 continue
             known += 1
-            if theirs.mean < ours.mean and side(Pair("", other, good)) == "ahead":
+            if median(theirs) < median(ours) and side(pair) == "ahead":
                 places.append(f"{SETS[t]} {MODELS[view.model]}")
     return f"{listed(places)} ({len(places)} of {known})" if known else MISSING
 
@@ -193,7 +193,7 @@ def _shares(ours: float | None, paper: float | None) -> list[str]:
 def overhead(book: Book) -> dict[str, str]:
     """Return the values of the section on storage, inference and memory."""
     rows, values = [], dict[str, str]()
-    plain = {v.model: v for name in ("quality_mlp", "quality_xgboost", "quality_others") for v in views(book, name)}
+    plain = by_model(book, *PLAIN)
     for model, view in timed(book).items():
         for method in view.grid.methods:
             rows.append([MODELS[model], method, *_row_kept(view, plain[model], method)])

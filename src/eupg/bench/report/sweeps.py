@@ -30,6 +30,7 @@ def protection(book: Book) -> dict[str, str]:
             m: (view.spread("heart", m, "utility"), view.spread("heart", m, "audit.auc")) for m in view.grid.methods
         }
         rows = [[m, shown(utility), shown(auc, 1)] for m, (utility, auc) in found.items()]
+        rows.append([f"{SHORT}, everyone seen raw", *_control(book)])
         values[f"{name}_table"] = table(["base model", "utility", "RMIA AUC"], rows)
         swept = [method for method in found if method != ORIGINAL]
         values[f"{name}_first"], values[f"{name}_first_auc"] = (mean(one) for one in found[swept[0]])
@@ -39,6 +40,14 @@ def protection(book: Book) -> dict[str, str]:
     short = views(book, "quality_xgboost")[0].spread("heart", SHORT)
     thirty = views(book, "k_sweep")[0].spread("heart", "k=30", "audit.auc")
     return values | {"short": mean(short), "auc_k30": mean(thirty)}
+
+
+def _control(book: Book) -> list[str]:
+    (view,) = views(book, "quality_xgboost")
+    return [
+        shown(view.spread("heart", SHORT, "before.utility")),
+        shown(view.spread("heart", SHORT, "before.audit.auc"), 1),
+    ]
 
 
 def forget_ratio(book: Book) -> dict[str, str]:
