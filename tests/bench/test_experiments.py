@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from eupg import EUPG, LocalDP, ProbabilisticKAnonymity, Seeded, SklearnLearner
-from eupg.bench import methods, picture_methods
+from eupg.bench import exposure, methods, picture_methods
 from eupg.bench.cell import Cell
 from eupg.bench.experiments import EXPERIMENTS, cells_of, experiment, minutes_of_all
 from eupg.bench.exposure import CONTROLS, exposed_people
@@ -21,6 +21,23 @@ def test_every_kind_is_there_and_loads():
     assert {cell.kind for cell in ALL} == set(KINDS)
     for kind in KINDS.values():
         assert callable(kind.measure)
+
+
+@pytest.mark.parametrize("model", methods.MODELS)
+def test_the_short_retrain_of_tuned_recipes_is_that_of_the_rule(model):
+    rule = methods.careful(model)
+    (cell,) = (c for c in cells_of(["tuned"], 1) if (c.set, c.model, c.method) == ("adult", model, "Short retrain"))
+    made = methods.method(cell)
+    assert (repr(made.learner), made.effort) == (repr(rule.short), rule.short_effort)
+    assert model != "mlp" or rule.short_effort < rule.finetune
+
+
+def test_the_short_retrain_beside_exposure_is_that_of_the_rule():
+    where = {"kind": "exposure", "set": "rand_hie", "model": "mlp", "method": "Short retrain", "exposure": 1.0}
+    ((_, found),) = exposure.measure([Cell.of({**where, "repetition": 0})])
+    rule, source = methods.careful("mlp"), methods.source("rand_hie")
+    model = rule.short.fit(source.train, effort=rule.short_effort, rng=np.random.default_rng(0))
+    assert found.metrics["utility"] == source.utility(model.predict_proba(source.test.X), source.test.y)
 
 
 def test_names_are_told_apart():

@@ -49,6 +49,20 @@ def test_every_guarantee_at_every_exposure_and_the_controls(frontier):
     assert {p.claim.notion for p in frontier.points if p.is_control} == {"exact"}
 
 
+def test_the_short_retrain_is_made_as_the_recipe_says():
+    asked, brisk = source(), XGBoostLearner(max_depth=4, learning_rate=0.7, threads=1)
+    given = dataclasses.replace(RECIPE, short=brisk, short_effort=3)
+    found = measure(asked, given, {"k=5": MECHANISMS["k=5"]}, exposures=(0.0,), watch=unwatched)
+    model = brisk.fit(asked.train, effort=3, rng=np.random.default_rng(0))
+    expected = accuracy(model.predict_proba(asked.test.X), asked.test.y)
+    assert found.named("Short retrain").utility == expected
+    others = [
+        accuracy(one.fit(asked.train, effort=n, rng=np.random.default_rng(0)).predict_proba(asked.test.X), asked.test.y)
+        for one, n in ((LEARNER, 3), (brisk, given.finetune), (brisk, 1))
+    ]
+    assert expected not in others
+
+
 def test_share_of_free_erasures_and_their_cost(frontier):
     alone, some, all_ = (frontier.named(f"k=5, {e} exposed") for e in ("0", "0.3", "1"))
     assert (alone.free, alone.expected_s) == (1.0, 0.0)
