@@ -15,7 +15,8 @@
     ├── ModelFileError   (ValueError)         a model file is damaged, foreign or not allowed
     ├── LedgerCorrupt    (ValueError)         the ledger's entries contradict each other, or their index
     ├── LedgerUnavailable (OSError)           the ledger cannot be opened, read or written right now
-    │   └── LedgerBusy   (TimeoutError)       another writer held the ledger for too long
+    │   ├── LedgerBusy   (TimeoutError)       another writer held the ledger for too long
+    │   └── LedgerMissing (FileNotFoundError) the ledger of a workspace that is in use is not there
     ├── RequestRefused   (ValueError)         an erasure request cannot take this step from where it is
     ├── UnknownRequest   (KeyError)           no erasure request has this id
     ├── MissingFramework (ModuleNotFoundError) an optional package is not installed
@@ -23,6 +24,8 @@
     ├── StoreCorrupt     (ValueError)         a stored file is missing, damaged or not what its name says
     ├── DeletionIncomplete (RuntimeError)     what was deleted here is still somewhere else
     ├── LockHeld         (BlockingIOError)    somebody else is changing the workspace right now
+    ├── ChangeOvertaken  (RuntimeError)       another process changed the workspace first; this change did not happen
+    ├── ChangeUnsettled  (RuntimeError)       the change took effect, but what follows from it is not done yet
     ├── WorkspaceDamaged (ValueError)         a workspace's own files contradict each other or its ledger
     ├── WorkspaceState   (RuntimeError)       the step needs another one first, or was done already
     ├── MeasurementFailed (RuntimeError)      a process that measured for a benchmark ended before it was done
@@ -92,6 +95,10 @@ class LedgerBusy(LedgerUnavailable, TimeoutError):
     """Another writer held the ledger for longer than this one would wait."""
 
 
+class LedgerMissing(LedgerUnavailable, FileNotFoundError):
+    """The ledger of a workspace that is in use is not there."""
+
+
 class RequestRefused(EupgError, ValueError):
     """An erasure request cannot take this step from where it is."""
 
@@ -122,6 +129,14 @@ class DeletionIncomplete(EupgError, RuntimeError):
 
 class LockHeld(EupgError, BlockingIOError):
     """Somebody else is changing the workspace right now."""
+
+
+class ChangeOvertaken(EupgError, RuntimeError):
+    """Another process changed the workspace while this change was being prepared; this one did not happen."""
+
+
+class ChangeUnsettled(EupgError, RuntimeError):
+    """The change took effect, but deleting old files or writing the ledger failed; ``recover`` completes it."""
 
 
 class WorkspaceDamaged(EupgError, ValueError):

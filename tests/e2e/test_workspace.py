@@ -1,6 +1,5 @@
 """The command line on a workspace, as a person runs it: from a file to a verified certificate, and every refusal."""
 
-import contextlib
 import io
 import json
 import subprocess
@@ -9,31 +8,13 @@ import sys
 import pandas as pd
 import pytest
 
-from eupg.cli import main
+from commands import TRAIN, eupg, words
 from people import people
-
-
-def eupg(*arguments: str, cwd) -> subprocess.CompletedProcess[str]:
-    """Run a command in this process: loading everything anew for each would take most of the time."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.chdir(cwd), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = main(arguments)
-    return subprocess.CompletedProcess(arguments, status, out.getvalue(), err.getvalue())
 
 
 def test_the_command_is_installed(tmp_path):
     done = subprocess.run([sys.executable, "-m", "eupg.cli", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("eupg ")
-
-
-def words(done: subprocess.CompletedProcess[str]) -> str:
-    return " ".join(done.stdout.split())
-
-
-TRAIN = (
-    *("train", "--data", "people.csv", "--label", people(3).schema.label.name, "--subject", "who", "--id", "record"),
-    *("--learner", "logistic", "--pretrain", "2", "--finetune", "1", "--workspace", "ws"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +50,7 @@ def test_from_a_request_to_a_certificate_that_verifies(folder):
     issued = eupg("certify", "--workspace", "ws", "--out", "c.json", "--page", "c.html", "--json", cwd=folder)
     assert json.loads(issued.stdout)["body"]["request"]["id"] == request["id"]
     assert "Certificate of erasure" in (folder / "c.html").read_text(encoding="utf-8")
-    for options in ((), ("--key", "ws/keys/signing.pub"), ("--workspace", "ws")):
+    for options in (("--integrity-only",), ("--key", "ws/keys/signing.pub"), ("--workspace", "ws")):
         verified = eupg("verify", "c.json", *options, cwd=folder)
         assert verified.returncode == 0, words(verified)
     assert json.loads(eupg("status", "--workspace", "ws", "--json", cwd=folder).stdout)["requests"]["open"] == 0
@@ -168,8 +149,9 @@ def test_recover_says_what_it_did(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("status", "--workspace", "nowhere"), "nowhere is no workspace: make one with eupg train"),
-        (("forget", "--workspace", "nowhere"), "no workspace"),
+        (("status", "--workspace", "nowhere"), "nowhere is not a workspace: make one with eupg train"),
+        (("forget", "--workspace", "nowhere"), "is not a workspace"),
+        (("verify", "c.json", "--integrity-only", "--key", "ws/keys/signing.pub"), "pass the file alone"),
         (("request", "--workspace", "ws"), "whose erasure is asked for?"),
         (("request", "--workspace", "ws", "--subjects-file", "none.txt"), "none.txt cannot be read"),
         (("verify",), "what is to be verified?"),

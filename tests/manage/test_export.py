@@ -119,8 +119,8 @@ def test_a_stranger_can_check_the_ledger_as_the_readme_says(manager, out):
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        (lambda lines: [*lines[:2], lines[2].replace('"', '"!', 1), *lines[3:]], "Error"),
-        (lambda lines: [*lines[:2], lines[2].replace("effort", "afford"), *lines[3:]], "was changed"),
+        (lambda lines: [lines[0].replace('"', '"!', 1), *lines[1:]], "Error"),
+        (lambda lines: [lines[0].replace("digest_key", "digest_cue"), *lines[1:]], "was changed"),
         (lambda lines: [*lines[:2], *lines[3:]], "entry 3 is missing"),
         (lambda lines: [lines[1], lines[0], *lines[2:]], "entry 1 is missing"),
         (lambda lines: lines[1:], "entry 1 is missing"),
@@ -130,7 +130,7 @@ def test_a_stranger_can_check_the_ledger_as_the_readme_says(manager, out):
 def test_a_stranger_notices_a_change(manager, out, change, told):
     export(manager.space, out)
     lines = (out / "ledger.jsonl").read_text().splitlines()
-    assert "effort" in lines[2]
+    assert "digest_key" in lines[0]
     (out / "ledger.jsonl").write_text("\n".join(change(lines)) + "\n")
     done = check(out)
     assert done.returncode == 1

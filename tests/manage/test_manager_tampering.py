@@ -1,6 +1,7 @@
 """Damage and forgery: whatever was changed behind the manager's back is found and named, and nothing runs."""
 
 import dataclasses
+import hashlib
 import io
 import pickle
 import sqlite3
@@ -279,6 +280,9 @@ class TestMaliciousModel:
         current = manager.space.current()
         bent = dataclasses.replace(current, base=digest, served=digest)
         (manager.space.folder / "current.json").write_bytes(bent.to_bytes())
+        # Whoever can write to the ledger, too, makes it agree.
+        noted = {"change": bent.number, "digest": hashlib.sha256(bent.to_bytes()).hexdigest()}
+        manager.space.ledger.append("current", noted)
         manager.close()
         return Manager(manager.space.folder, rng=RNG)
 

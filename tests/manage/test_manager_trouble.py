@@ -20,7 +20,7 @@ START = (
 import os
 import numpy as np
 from eupg import Manager
-from eupg.errors import LedgerUnavailable, StorageError
+from eupg.errors import ChangeUnsettled, LedgerUnavailable, StorageError
 from eupg.manage.request_states import State
 from managed import HELD_OUT, LOOK, METHOD, NEWCOMERS, RECORDS, RNG, person
 
@@ -88,7 +88,7 @@ for number in range(40):
         file.truncate(max(0, file.tell() - 4096 * (number + 1)))
         try:
             manager.forget()
-        except (StorageError, LedgerUnavailable):
+        except (StorageError, LedgerUnavailable, ChangeUnsettled):
             failed += 1
             state = manager.space.book.get(request.id).state
             assert state.is_open or state is State.COMPLETED, state

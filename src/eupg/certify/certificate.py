@@ -6,7 +6,9 @@ public half of the signer's) and ``signature``, which covers the other three in 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,6 +74,7 @@ class Certificate:
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Certificate:
         """Read a certificate from plain values; anything missing, unknown or malformed is refused with its place."""
+        _check_kind(values)
         try:
             check_keys(values, {"body", "digests", "key", "signature"}, "certificate")
             _check_format(values["body"])
@@ -90,6 +93,9 @@ class Certificate:
         """Read a file's content, which has to be spelled exactly as it was issued."""
         if len(content) > _LARGEST:
             raise CertificateInvalid(f"expected at most {_LARGEST:,} bytes, found {len(content):,}: no certificate")
+        # Another JSON file is named for what it is, before its spelling is looked at.
+        with contextlib.suppress(json.JSONDecodeError, UnicodeDecodeError, RecursionError):
+            _check_kind(json.loads(content))
         return cls.from_json(read_canonical(content))
 
     def save(self, path: str | Path) -> None:
@@ -152,6 +158,11 @@ class _Seal(Part):
 
 def _signed(body: Body, digests: Mapping[str, str], key: PublicKey) -> dict[str, Any]:
     return {"body": body.to_json(), "digests": dict(digests), "key": {"id": key.id, "public": key.raw.hex()}}
+
+
+def _check_kind(values: object) -> None:
+    if not isinstance(values, Mapping) or not {"body", "digests", "key", "signature"} & values.keys():
+        raise CertificateInvalid("this is not a certificate: pass a file that eupg certify wrote")
 
 
 def _check_format(body: object) -> None:

@@ -1,7 +1,8 @@
 """The keys of a workspace: one that signs certificates, one that makes digests of ids.
 
 Both are made on first use, in files that only their owner may read; a key that others can read is refused, since then
-anyone could have signed. The public half lies beside the signing key, to be handed out.
+anyone could have signed. A workspace that is in use asks with ``create=False``: a key made anew in the place of a lost
+one would turn everybody known into strangers. The public half lies beside the signing key, to be handed out.
 """
 
 from __future__ import annotations
@@ -97,10 +98,13 @@ class SigningKey:
     _private: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
-    def create_or_load(cls, path: str | Path) -> SigningKey:
-        """Read the key, or make one where there is none; the public half is written beside it as ``.pub``."""
+    def create_or_load(cls, path: str | Path, *, create: bool = True) -> SigningKey:
+        """Read the key, or make one where there is none; the public half is written beside it as ``.pub``.
+
+        With ``create=False`` a missing key is an error.
+        """
         path = Path(path)
-        content = _secret(path, _new_signing_key)
+        content = _secret(path, _new_signing_key if create else None)
         try:
             private = load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
@@ -123,26 +127,45 @@ class SigningKey:
         return self._private.sign(message)
 
 
-def digest_key(path: str | Path) -> bytes:
-    """Return the 32 secret bytes that keyed digests of ids are made with, drawn on first use."""
+def digest_key(path: str | Path, *, create: bool = True) -> bytes:
+    """Return the 32 secret bytes that keyed digests of ids are made with, drawn on first use.
+
+    With ``create=False`` a missing key is an error.
+    """
     path = Path(path)
-    key = _secret(path, lambda: os.urandom(_DIGEST_KEY_BYTES))
+    key = _secret(path, _new_digest_key if create else None)
     if len(key) != _DIGEST_KEY_BYTES:
         raise KeyFileError(f"{path} holds {len(key)} bytes, expected {_DIGEST_KEY_BYTES}: restore it from a copy")
     return key
+
+
+def check_value(key: bytes) -> str:
+    """Return a value by which a secret key is recognised, and from which it cannot be computed."""
+    return hashlib.blake2b(b"check value", key=key, digest_size=16, person=b"eupg key check").hexdigest()
+
+
+def _new_digest_key() -> bytes:
+    return os.urandom(_DIGEST_KEY_BYTES)
 
 
 def _new_signing_key() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
-def _secret(path: Path, make: Callable[[], bytes]) -> bytes:
+def _secret(path: Path, make: Callable[[], bytes] | None) -> bytes:
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if make is not None:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not os.path.lexists(path):
+            raise KeyFileError(
+                f"{path} is missing, and the workspace depends on it: restore it from a backup; no new key is made"
+            )
         _check_folder(path.parent)
         try:
             return _read_secret(path)
         except FileNotFoundError:
+            if make is None:
+                raise
             create_once(path, make())
             return _read_secret(path)
     except KeyFileError:
@@ -181,7 +204,7 @@ def _check_secret(path: Path, mode: int) -> None:
     if mode & 0o077:
         raise KeyFileError(
             f"{path} has the mode {stat.S_IMODE(mode):04o}, expected 0600: others may have read the key. "
-            f"If you are sure that nobody did, chmod 600 {path}; if not, move it away so that a new one is made"
+            f"If you are sure that nobody did, chmod 600 {path}; if not, it is no secret: train a new workspace"
         )
 
 

@@ -25,6 +25,9 @@ def add_to(commands: Any) -> None:
     verify.add_argument("file", nargs="?", type=Path, metavar="FILE", help="a certificate")
     verify.add_argument("--workspace", type=Path, metavar="DIR", help="also check ledger and files against it")
     verify.add_argument("--key", type=Path, metavar="FILE", help="the issuer's public key, signing.pub")
+    verify.add_argument(
+        "--integrity-only", action="store_true", help="only check that the file is unchanged, whoever signed it"
+    )
     export = add_command(commands, "export", "write ledger, model, schema and public key to a folder", _export)
     export.add_argument("--out", type=Path, required=True, metavar="DIR", help="an empty folder, or a new one")
 
@@ -68,6 +71,8 @@ def _verify(options: argparse.Namespace, console: Console) -> int:
         raise ParameterError("what is to be verified? pass a certificate, or --workspace")
     if options.file is not None and not options.file.is_file():
         raise DataError(f"no file {options.file}: name a certificate's file")
+    if options.integrity_only and (options.file is None or options.key is not None or options.workspace is not None):
+        raise ParameterError("--integrity-only checks one certificate without a key: pass the file alone with it")
     shown = []
     try:
         if options.file is not None and options.key is not None:
@@ -75,7 +80,12 @@ def _verify(options: argparse.Namespace, console: Console) -> int:
             shown.append("signed by the owner of the key, and unchanged")
         elif options.file is not None and options.workspace is None:
             verify_integrity(options.file)
-            shown.append("unchanged since somebody signed it; who that was needs --key with the issuer's public key")
+            if not options.integrity_only:
+                raise CertificateInvalid(
+                    "the file is unchanged since somebody signed it, but anyone can sign: pass --key with the "
+                    "issuer's public key, or --integrity-only if that is all you want to know"
+                )
+            shown.append("unchanged since somebody signed it; who that was is not known")
         if options.workspace is not None:
             with opened(options, console) as manager:
                 manager.verify(options.file)

@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from eupg import __version__
+from eupg.certify.summary import readable
 from eupg.cli import bench, compare, demo, evidence, plan, requests, training, webhook
 from eupg.errors import EupgError, MissingFramework
 
@@ -48,5 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             message = f"needs {package}: pip install 'eupg[{extra}]'"
         else:
             message = str(error)
-        console.print(f"[bold red]eupg:[/] {escape(message)}")
+        console.print(f"[bold red]eupg:[/] {escape(chr(10).join(map(readable, message.split(chr(10)))))}")
         return 2
+    except KeyboardInterrupt:
+        console.print("[bold red]eupg:[/] interrupted; a workspace is whole again after its next command")
+        return 130

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from eupg.cli.workspace import add_command, opened, show
+from eupg.cli.workspace import add_command, counted, opened, show
 from eupg.errors import DataError, ParameterError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def _decide(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
         found = _step(manager, options)
     show(options, console, _words(found), _values(found))
-    return 0
+    return 1 if options.accept and found.state == "rejected" else 0
 
 
 def _step(manager: Manager, options: argparse.Namespace) -> Request:
@@ -82,17 +82,20 @@ def _forget(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
         done = manager.forget()
         report = manager.audit(references=options.references) if options.audit and done.requests else None
+    values = asdict(done) | {"failed": {name: str(why) for name, why in done.failed.items()}}
     if not done.requests:
-        show(options, console, "Nobody is waiting.", asdict(done))
+        show(options, console, "Nobody is waiting.", values)
         return 0
     how = "The base model was fine-tuned again" if done.trained else "The served model had not seen them"
-    count = len(done.requests)
-    words = f"{count:,} request{'s' * (count > 1)}, {done.records:,} records erased in {done.seconds:.2f} s. {how}."
+    erased = f"{counted(len(done.requests), 'request')}, {counted(done.records, 'record')} erased"
+    words = f"{erased} in {done.seconds:.2f} s. {how}."
     words += "\n" + "\n".join(done.requests[:20])
+    for name, why in list(done.failed.items())[:20]:
+        words += f"\n{name} could not be honoured and is still open: {why}"
     if report is not None:
         words += "\n" + report.sentence()
-    show(options, console, words, asdict(done) | ({"audit": report.to_json()} if report is not None else {}))
-    return 0
+    show(options, console, words, values | ({"audit": report.to_json()} if report is not None else {}))
+    return 1 if done.failed else 0
 
 
 def _status(options: argparse.Namespace, console: Console) -> int:
@@ -101,7 +104,8 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     requests = found.requests
     lines = [
         f"Serves model {found.served[:12]}… since {found.since[:16].replace('T', ' ')} UTC; release {found.releases}.",
-        f"{found.records:,} records of {found.people:,} people in training, {found.held_out:,} records held out.",
+        f"{counted(found.records, 'record')} of {counted(found.people, 'person', 'people')} in training, "
+        f"{counted(found.held_out, 'record')} held out.",
         f"Running now: {found.running or 'nothing'}.",
         "Requests: "
         + (", ".join(f"{n:,} {state}" for state, n in requests.counts.items() if n) or "none")
@@ -118,7 +122,8 @@ def _recover(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
         done = manager.recover()
     lines = ["An interrupted change was completed." if done.settled else "No change was interrupted."]
-    lines.append(f"{len(done.deleted)} stray files deleted; {len(done.waiting)} interrupted requests wait again.")
+    deleted = counted(len(done.deleted), "stray file")
+    lines.append(f"{deleted} deleted; {counted(len(done.waiting), 'interrupted request')} back in the queue.")
     show(options, console, " ".join(lines), asdict(done))
     return 0
 

@@ -26,9 +26,10 @@ def _webhook(options: argparse.Namespace, console: Console) -> int:
 
     try:
         payload = json.loads(sys.stdin.read())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
+        why = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise ParameterError(
-            f"expected one JSON message on standard input ({error}): see docs/architecture.md"
+            f"expected one JSON message on standard input ({why}): see docs/architecture.md"
         ) from error
     with opened(options, console) as manager:
         answer = handle(manager, payload, person=options.person)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from eupg.certify.summary import readable
 from eupg.cli.progress import steps
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def opened(
     from eupg.manage.manager import Manager
 
     if method is None and not (options.workspace / "workspace.toml").is_file():
-        raise WorkspaceState(f"{options.workspace} is no workspace: make one with eupg train")
+        raise WorkspaceState(f"{options.workspace} is not a workspace: make one with eupg train")
     with steps(console, _STAGES) as watch:
         manager = Manager(options.workspace, method, rng=rng, ledger=ledger, watch=watch)
         try:
@@ -66,4 +67,16 @@ def show(options: argparse.Namespace, console: Console, words: str, values: Any,
     if options.json:
         sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
     else:
-        console.print(words, markup=False, soft_wrap=not wrap)
+        # What others wrote, such as a reason, may hold bytes that a terminal would obey.
+        console.print("\n".join(map(readable, words.split("\n"))), markup=False, soft_wrap=not wrap)
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """Write a number with its noun, in the singular or the plural.
+
+    Examples
+    --------
+    >>> counted(1, "record"), counted(1200, "record"), counted(2, "person", "people")
+    ('1 record', '1,200 records', '2 people')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"

@@ -150,7 +150,7 @@ class SklearnLearner:
             estimator = skops.io.loads(file.payload, trusted=list(self.trusted))
         except UntrustedTypesFoundException as error:
             raise ModelFileError(
-                f"{path}: {error}; if you trust them, name them in SklearnLearner(trusted=…)"
+                f"{path}: {error}; if you trust them, name them in SklearnLearner(trusted=…), or in Manager(trusted=…)"
             ) from error
         return SklearnModel(estimator, encoder, file.schema, self, file.effort)
 

@@ -162,7 +162,7 @@ def list_folder(folder: Path) -> list[os.DirEntry[str]]:
         with os.scandir(folder) as entries:
             return list(entries)
     except OSError as error:
-        raise storage_error(f"cannot list {folder}", error, "nothing was changed") from error
+        raise storage_error(f"cannot list {folder}", error, "its content is unknown") from error
 
 
 def read_if_there(path: Path) -> bytes | None:

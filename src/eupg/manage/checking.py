@@ -10,22 +10,41 @@ from eupg.certify.certificate import Certificate
 from eupg.certify.verify import check_ledger_head, verify
 from eupg.errors import CertificateInvalid, StoreCorrupt
 from eupg.manage.ledger import Ledger
-from eupg.manage.request_states import State
+from eupg.manage.request_states import REISSUED, State
 from eupg.manage.status import running
 from eupg.manage.workspace import Workspace
 
 
 def check_workspace(space: Workspace) -> None:
-    """Check everything; return nothing, or raise and name what is wrong."""
+    """Check everything; return nothing, or raise and name what is wrong.
+
+    Keys and settings are compared with the ledger, files with their digests, the index of requests with its events, and
+    the index of people with the records. Another process may change the workspace meanwhile.
+    """
     space.ledger.verify()
     space.book.verify()
-    space.check_pointer()
+    space.consistently(space.check_pointer)
     if space.trained:
-        current = space.current()
-        strange = [*space.store.verify(current.live_files), *space.records.files.verify(current.live_records)]
-        # While somebody changes the workspace, files that nothing points at yet are as they should be.
-        if strange and running(space) is None:
+        space.check_settings()
+        _ = space.signing
+        space.consistently(lambda: _check_files(space))
+        space.consistently(space.check_people)
+        strange = space.consistently(lambda: _strange(space))
+        # While somebody changes the workspace, files that nothing points at yet are as they should be; and what was
+        # found on the way of a change that failed is gone at a second look.
+        if strange and running(space) is None and (strange := space.consistently(lambda: _strange(space))):
             raise StoreCorrupt(f"{len(strange)} files belong to nothing, first {strange[0]}: run recover")
+
+
+def _check_files(space: Workspace) -> None:
+    current = space.current()
+    space.store.verify(current.live_files)
+    space.records.files.verify(current.live_records)
+
+
+def _strange(space: Workspace) -> list[str]:
+    current = space.current()
+    return [*space.store.others(current.live_files), *space.records.files.others(current.live_records)]
 
 
 def check_certificate(space: Workspace, certificate: Certificate | str | Path) -> None:
@@ -46,6 +65,19 @@ def check_certificate(space: Workspace, certificate: Certificate | str | Path) -
             "the certificate is signed with this workspace's key, but the ledger tells another story about its "
             "request, claim or model: find out who else has the key"
         )
+    if read.digest not in issued_for(space, found.id):
+        raise CertificateInvalid(
+            "the certificate is signed with this workspace's key, but the ledger does not know that it was ever "
+            "issued: find out who else has the key"
+        )
+
+
+def issued_for(space: Workspace, request: str) -> set[str]:
+    """Return the digests of all certificates that were issued for a request."""
+    history = space.book.history(request)
+    details: list[Any] = [e.body.get("details") or {} for e in history if e.kind == f"request.{State.CERTIFIED}"]
+    again = [str(e.body["certificate"]) for e in history if e.kind == REISSUED]
+    return {*(str(d["certificate"]) for d in details if "certificate" in d), *again}
 
 
 def _digest_of(ledger: Ledger, number: int) -> str | None:

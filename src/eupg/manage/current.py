@@ -19,6 +19,11 @@ from eupg.manage.store import Digest
 _FORMAT = "eupg-current-1"
 
 
+def digest_of_all(files: tuple[Digest, ...]) -> Digest | None:
+    """Return one digest for all of these files; None where there are none."""
+    return hashlib.sha256("\n".join(files).encode()).hexdigest() if files else None
+
+
 @dataclass(frozen=True)
 class Given:
     """A file that was given up: whether it held records or not, what it was, and its digest."""
@@ -98,7 +103,7 @@ class Current:
     @property
     def retained(self) -> Digest | None:
         """One digest for all records in training."""
-        return hashlib.sha256("\n".join(self.records).encode()).hexdigest() if self.records else None
+        return digest_of_all(self.records)
 
     def followed_by(self, events: tuple[Event, ...], answered: tuple[Answered, ...] = (), **changes: Any) -> Current:
         """Return the next state, which gives up every file that only this one needs."""

@@ -11,13 +11,22 @@ import sqlite3
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
-from eupg.errors import EupgError, LedgerBusy, LedgerCorrupt, LedgerUnavailable, MissingFramework, ParameterError
+from eupg.errors import (
+    EupgError,
+    LedgerBusy,
+    LedgerCorrupt,
+    LedgerMissing,
+    LedgerUnavailable,
+    MissingFramework,
+    ParameterError,
+)
 from eupg.manage.killpoint import checkpoint
 
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, "55P03"}
@@ -34,17 +43,22 @@ class Database:
     place
         A path of a SQLite file, or a URL (``sqlite:///…`` or ``postgresql://…``). A PostgreSQL user, password and
         schema are part of the URL.
+    create
+        Whether to make a SQLite file where there is none.
     timeout_s
         How long a writer waits for the writer before it.
     """
 
-    def __init__(self, place: str | Path | URL, *, timeout_s: float) -> None:
+    def __init__(self, place: str | Path | URL, *, create: bool = True, timeout_s: float) -> None:
         if not 0 < timeout_s <= 3600:
             raise ParameterError(f"timeout_s must be above 0 and at most 3600 seconds, got {timeout_s!r}")
         url = _url(place)
         self.name = url.render_as_string(hide_password=True)
         self.is_sqlite = url.get_backend_name() == "sqlite"
         self._timeout_s = timeout_s
+        self.read_only = self.is_sqlite and _is_read_only(url)
+        if self.is_sqlite and not create and not Path(url.database or "").is_file():
+            raise LedgerMissing(f"{self.name} is missing: restore it from a backup; no new ledger is made in its place")
         self._engine = self._sqlite(url) if self.is_sqlite else _postgresql(url)
         self._process = os.getpid()
 
@@ -85,14 +99,22 @@ class Database:
         return self._engine
 
     def _sqlite(self, url: URL) -> Engine:
-        _create_file(url)
-        options = {"timeout": self._timeout_s}
-        engine = create_engine(url, connect_args=options, hide_parameters=True, max_overflow=-1)
+        if self.read_only:
+            place = f"{Path(url.database or '').absolute().as_uri()}?immutable=1"
+            # Nobody can write here, so nothing changes while it is read, and no journal is needed.
+            opened = partial(sqlite3.connect, place, uri=True, check_same_thread=False)
+            engine = create_engine(url, creator=opened, hide_parameters=True, max_overflow=-1)
+        else:
+            _create_file(url)
+            options = {"timeout": self._timeout_s}
+            engine = create_engine(url, connect_args=options, hide_parameters=True, max_overflow=-1)
 
         @event.listens_for(engine, "connect")
         def prepare(connection: sqlite3.Connection, _: object) -> None:
             # The driver's own transactions would leave out CREATE TABLE, and cannot begin with a write lock.
             connection.isolation_level = None
+            if self.read_only:
+                return
             self._journal(connection)
             for pragma in ("synchronous=FULL", "fullfsync=ON", "checkpoint_fullfsync=ON"):
                 connection.execute(f"PRAGMA {pragma}")
@@ -146,7 +168,7 @@ class Database:
         if code in _DAMAGED or "decode to UTF-8" in said:
             return LedgerCorrupt(f"{said}: the database is damaged; verify() names where, restore it from a backup")
         return LedgerUnavailable(
-            f"{said}: nothing was changed; check space, permissions and the server, then try again"
+            f"{said}: the ledger was not written; check space, permissions and the server, then try again"
         )
 
 
@@ -172,6 +194,15 @@ def _postgresql(url: URL) -> Engine:
         return create_engine(url, connect_args=options, hide_parameters=True, max_overflow=-1, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise MissingFramework(f"a ledger in PostgreSQL needs {error.name}: pip install 'psycopg[binary]'") from error
+
+
+def _is_read_only(url: URL) -> bool:
+    """Tell whether a ledger lies where nothing can be written, and nothing of it is in its journal alone."""
+    path = Path(url.database or "")
+    journal = path.with_name(f"{path.name}-wal")
+    # An empty journal, or none: everything is in the file itself.
+    whole = not journal.exists() or journal.stat().st_size == 0
+    return path.is_file() and whole and not os.access(path.parent, os.W_OK)
 
 
 def _create_file(url: URL) -> None:

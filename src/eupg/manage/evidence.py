@@ -22,6 +22,7 @@ from eupg.forget.eupg import EUPG
 from eupg.manage.auditing import FORGOTTEN
 from eupg.manage.current import Current
 from eupg.manage.description import describe
+from eupg.manage.earlier import answer_details, forget_entry
 from eupg.manage.events import Entry
 from eupg.manage.forgetting import FEWEST_AUDITED
 from eupg.manage.request_states import Request, State
@@ -43,10 +44,13 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
     """Return what a certificate for this request says."""
     current = space.current()
     history = {entry.kind: entry for entry in space.book.history(request.id)}
-    done: Any = history[f"request.{State.COMPLETED}"].body["details"]
+    completed: Any = history[f"request.{State.COMPLETED}"].body["details"]
+    done = answer_details(completed)
     change = int(done["change"])
     kinds = ["forget", "measure", "audit", "delete"]
-    noted = [e for e in space.ledger.entries(kinds=kinds) if e.body.get("change") == change]
+    with space.ledger.snapshot() as snapshot:
+        noted = [e for e in snapshot.entries(kinds=kinds) if e.body.get("change") == change]
+        noted = [forget_entry(e, snapshot) if e.kind == "forget" else e for e in noted]
     claim = guarantee_from_json(done["claim"])
     seeded = bool(claim.seeded or any(guarantee_from_json(r.claim).seeded for r in current.releases))
     head = space.ledger.head()
@@ -106,7 +110,7 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
             measures |= body
             audits += body.get("audits", [])
         elif entry.kind == "forget":
-            found.append(_exposure(body, int(done["exposed"])))
+            found += [_exposure(body, int(done["exposed"]))] if body["elapsed_ms"] is not None else []
         elif body.get("about") == FORGOTTEN:
             # An audit of those who stay says nothing about the one who asked.
             audits.append(body)
@@ -158,7 +162,7 @@ def _provenance(space: Workspace, current: Current, forget: Mapping[str, Any]) -
         base_model=forget["base"],
         release=forget["release"],
         new_model=forget["served"],
-        retained=current.retained,
+        retained=forget.get("retained_digest", current.retained if current.number == forget["change"] else None),
         schema=hashlib.sha256(space.schema.to_toml().encode()).hexdigest(),
         data_derived=tuple(Derived(what=c, source="the records themselves") for c in space.schema.caveats),
     )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import numpy as np
 
-from eupg.errors import RequestRefused
+from eupg.errors import LockHeld, RequestRefused
 from eupg.manage.killpoint import checkpoint
-from eupg.manage.request_states import Receipt, Request, State, Step
+from eupg.manage.lock import WorkspaceLock
+from eupg.manage.request_states import UNDECIDED, Receipt, Request, State, Step
 from eupg.manage.roll import person_digest, record_digest
 from eupg.manage.workspace import Workspace
+
+_UNDER_WAY = "the records are being changed right now: this is decided once that has settled"
 
 
 def receive(
@@ -25,21 +29,58 @@ def receive(
 
 
 def accept(space: Workspace, requests: Sequence[Request]) -> list[Request]:
-    """Accept requests that wait; those about nobody here are rejected, and say so."""
-    roll = space.roll(space.current())
-    waiting = {r.id: r for r in requests if r.state in (State.RECEIVED, State.VERIFIED)}
-    # Where no column names people, each record counts as one, and who asks by a person's name would seem unknown.
-    nameless = space.schema.subject is None and roll.count_people(np.ones_like(roll.gone)) == len(roll.gone)
-    steps = []
-    for request, rows in roll.asked_for(list(waiting.values())):
-        known = not roll.gone[rows].all()
-        if nameless and request.unit == "person" and not len(rows):
-            raise RequestRefused(
-                "no column names people here, so a request by a person's name finds nobody: ask by record, or train "
-                "anew with the column that names the person"
-            )
-        why = None if known else f"no record of this {request.unit} is held here"
-        steps.append(Step(request.id, State.ACCEPTED if known else State.REJECTED, why))
-    now = {r.id: r for r in space.book.advance_many(steps)}
+    """Accept requests that wait; those about nobody here are rejected, and say so.
+
+    While another process changes the records, somebody unknown may be just coming in: such a request is deferred.
+    """
+    waiting = list({r.id: r for r in requests if r.state in UNDECIDED}.values())
+    # Inside a transaction of the ledger the pointer is not replaced: what is found here holds until it ends.
+    with space.ledger.transaction():
+        roll = space.roll(space.current())
+        # Where no column names people, each record counts as one, and who asks by a person's name would seem unknown.
+        nameless = space.schema.subject is None and roll.count_people(np.ones_like(roll.gone)) == len(roll.gone)
+        known: list[Request] = []
+        unknown: list[Request] = []
+        for request, rows in roll.asked_for(waiting):
+            if nameless and request.unit == "person" and not len(rows):
+                raise RequestRefused(
+                    "no column names people here, so a request by a person's name finds nobody: ask by record, or "
+                    "train anew with the column that names the person"
+                )
+            (unknown if roll.gone[rows].all() else known).append(request)
+        now = space.book.advance_many(Step(r.id, State.ACCEPTED) for r in known) + _without_records(space, unknown)
     checkpoint("requests accepted")
-    return [now.get(r.id, r) for r in requests]
+    decided = {r.id: r for r in now}
+    return [decided.get(r.id, r) for r in requests]
+
+
+def _without_records(space: Workspace, requests: Sequence[Request]) -> list[Request]:
+    """Reject requests about somebody who is not here, unless they may be coming in at this moment."""
+    if not requests:
+        return []
+    with _settled(space) as settled:
+        if not settled:
+            return space.book.defer_many([r.id for r in requests], reason=_UNDER_WAY)
+        return space.book.advance_many(
+            Step(r.id, State.REJECTED, f"no record of this {r.unit} is held here") for r in requests
+        )
+
+
+def decide_deferred(space: Workspace) -> None:
+    """Decide the requests that came while the records were being changed; hold the lock."""
+    deferred = space.book.deferred()
+    if deferred and space.trained:
+        accept(space, deferred)
+
+
+@contextmanager
+def _settled(space: Workspace) -> Iterator[bool]:
+    """Tell whether no other process changes the records, and keep it so meanwhile."""
+    with ExitStack() as stack:
+        settled = True
+        if not space.holds_lock:
+            try:
+                stack.enter_context(WorkspaceLock(space.folder / "lock", shared=True))
+            except LockHeld:
+                settled = False
+        yield settled

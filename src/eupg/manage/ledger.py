@@ -20,7 +20,7 @@ from eupg.manage.chain import check_chain, check_file
 from eupg.manage.database import Database
 from eupg.manage.events import Entry, Head, Json
 from eupg.manage.migrations import check_guards, migrate
-from eupg.manage.transaction import Clock, Snapshot, Transaction, aware, entry_of
+from eupg.manage.transaction import Clock, Snapshot, Transaction, entry_of
 
 
 def utc_now() -> datetime:
@@ -37,6 +37,9 @@ class Ledger:
         A path of a SQLite file (made if it is not there), or a URL: ``sqlite:///…`` or ``postgresql://…``.
     clock
         Tells the time; replace it in tests.
+    create
+        Whether to make a ledger where there is none. Pass False where one must exist: an empty ledger in the place of
+        a lost one would acknowledge requests and know nothing of those before.
     timeout_s
         How long a writer waits for other writers before it gives up with :class:`~eupg.errors.LedgerBusy`.
 
@@ -52,12 +55,14 @@ class Ledger:
     >>> folder.cleanup()
     """
 
-    def __init__(self, place: str | Path | URL, *, clock: Clock = utc_now, timeout_s: float = 30.0) -> None:
-        self._database = Database(place, timeout_s=timeout_s)
+    def __init__(
+        self, place: str | Path | URL, *, clock: Clock = utc_now, create: bool = True, timeout_s: float = 30.0
+    ) -> None:
+        self._database = Database(place, create=create, timeout_s=timeout_s)
         self._clock = clock
         self._open = threading.local()
         try:
-            migrate(self._database)
+            migrate(self._database, create=create)
         except BaseException:
             self._database.close()
             raise
@@ -75,7 +80,8 @@ class Ledger:
 
     def now(self) -> datetime:
         """Return the time that an entry written now would carry."""
-        return aware(self._clock())
+        with self.snapshot() as snapshot:
+            return snapshot.not_before(self._clock())
 
     def append(self, kind: str, body: Mapping[str, Json]) -> Entry:
         """Append one event and return it once it is on disk.

@@ -89,6 +89,8 @@ class WorkspaceLock:
         How long to wait for another owner; by default not at all.
     abandoned_by
         The name of another machine that left the lock behind and is known not to be at work any more.
+    shared
+        Only keep owners away: any number of processes may hold the lock so at the same time, and none signs it.
 
     Raises
     ------
@@ -108,11 +110,18 @@ class WorkspaceLock:
     """
 
     def __init__(
-        self, path: Path, *, doing: str = "change", timeout_s: float = 0.0, abandoned_by: str | None = None
+        self,
+        path: Path,
+        *,
+        doing: str = "change",
+        timeout_s: float = 0.0,
+        abandoned_by: str | None = None,
+        shared: bool = False,
     ) -> None:
         if not timeout_s >= 0:
             raise ParameterError(f"timeout_s must be at least 0, got {timeout_s!r}")
         self.path, self.doing, self.timeout_s, self.abandoned_by = Path(path), doing, timeout_s, abandoned_by
+        self.shared = shared
         self.interrupted: Owner | None = None
         """Who held the lock last, if they died without releasing it: what they were doing may be half done."""
         self._file: int | None = None
@@ -138,19 +147,30 @@ class WorkspaceLock:
         file, self._file = self._file, None
         # In a process forked meanwhile the file is closed already and its number may be another file's.
         if file is not None and self._pid == os.getpid():
-            _release(file)
+            (_close if self.shared else _release)(file)
+
+    def is_held(self) -> bool:
+        """Tell whether this process holds the lock, and the file it holds still is the one that others find."""
+        if self._file is None or self._pid != os.getpid():
+            return False
+        try:
+            found, mine = os.stat(self.path, follow_symlinks=False), os.fstat(self._file)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
     def _try(self) -> int | None:
         """Return the locked and signed file, or None while another owner has it."""
         file = _open(self.path)
         _held.add(file)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, (fcntl.LOCK_SH if self.shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
             # Whoever deleted the file meanwhile made room for another one of that name, and another owner.
             if os.stat(self.path).st_ino != os.fstat(file).st_ino:
                 raise BlockingIOError(errno.EWOULDBLOCK, "replaced")
             self.interrupted = self._predecessor()
-            _sign(file, Owner.me(self.doing))
+            if not self.shared:
+                _sign(file, Owner.me(self.doing))
         except BaseException as error:
             _close(file)
             if isinstance(error, LockHeld) or not isinstance(error, OSError):

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +38,7 @@ from eupg.manage.description import agrees, rebuild
 from eupg.manage.evidence import body_for
 from eupg.manage.forgetting import enough_to_audit
 from eupg.manage.intake import accept as accept_all
-from eupg.manage.intake import receive
+from eupg.manage.intake import decide_deferred, receive
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.ledger import utc_now
 from eupg.manage.request_states import Request, State, Step
@@ -49,6 +49,16 @@ from eupg.manage.workshop import Forgotten, Workshop
 from eupg.manage.workspace import Recovered, Workspace
 from eupg.rng import Randomness, Secret
 from eupg.watch import Watch, unwatched
+
+_NOT_CERTIFIED = {
+    State.RECEIVED: "decide on it first, then run forget; a certificate tells what was done",
+    State.VERIFIED: "decide on it first, then run forget; a certificate tells what was done",
+    State.ACCEPTED: "run forget first; a certificate tells what was done",
+    State.PROCESSING: "it is being carried out; ask again when that is done",
+    State.FAILED: "it could not be carried out; see its reason in status, then run forget again",
+    State.REJECTED: "nothing was erased, so there is nothing to certify; its reason is in the ledger",
+    State.CANCELLED: "nothing was erased, so there is nothing to certify",
+}
 
 
 class Manager:
@@ -69,6 +79,9 @@ class Manager:
         Tells the time.
     watch
         Told of every step.
+    trusted
+        Types, besides those skops trusts, that model files of scikit-learn may hold in a workspace that is opened
+        without a method. Name only types you trust: loading a file that holds them may run their code.
     """
 
     def __init__(
@@ -80,11 +93,13 @@ class Manager:
         ledger: str | None = None,
         clock: Clock = utc_now,
         watch: Watch = unwatched,
+        trusted: Sequence[str] = (),
     ) -> None:
         if method is not None and not isinstance(method, EUPG):
             raise ParameterError(f"a manager runs an EUPG method, got {method!r}")
         self.space = Workspace(folder, ledger=ledger, clock=clock)
         self._method, self._rng, self._watch = method, rng or Secret(), watch
+        self._trusted = tuple(trusted)
         self._served: tuple[Digest, Model] | None = None
         # The records of the last forget, in memory alone, so that an audit can still ask about them.
         self._last: tuple[int, Dataset] | None = None
@@ -98,7 +113,7 @@ class Manager:
     def method(self) -> EUPG:
         """How this workspace trains and forgets."""
         if self._method is None:
-            self._method = rebuild(self.space.method)
+            self._method = rebuild(self.space.method, trusted=self._trusted)
         return self._method
 
     @property
@@ -121,8 +136,18 @@ class Manager:
         """
         if self._method is None:
             raise ParameterError("which method? pass one to Manager(folder, method) before the first training")
-        with self.space.changing("train"):
+        with self._changing("train"):
             self._workshop.train(records, hold_out, not_covered)
+
+    @contextlib.contextmanager
+    def _changing(self, doing: str) -> Iterator[None]:
+        """Change the workspace, and decide the requests that had to wait for a change to settle."""
+        with self.space.changing(doing):
+            decide_deferred(self.space)
+            yield
+            # The change has happened: what cannot be decided now is decided with the next one.
+            with contextlib.suppress(EupgError):
+                decide_deferred(self.space)
 
     def renew(self) -> None:
         """Make a second release of the records that are left, and a new base model; claims add up for those in both.
@@ -132,12 +157,12 @@ class Manager:
         PrivacyError
             If nothing would be claimed any more for people in both releases, as with k-anonymity.
         """
-        with self.space.changing("renew"):
+        with self._changing("renew"):
             self._workshop.renew()
 
     def add(self, records: Dataset) -> None:
         """Take in new records, which never touch the base model; those of people held out are held out, too."""
-        with self.space.changing("add"):
+        with self._changing("add"):
             self._workshop.add(records)
 
     def request_erasure(
@@ -146,7 +171,8 @@ class Manager:
         """Take a request by a person, or about one record; it is on disk when this returns.
 
         With ``accept`` it is accepted at once, or rejected if nothing is held about them; without it, it waits for
-        :meth:`accept` or :meth:`reject`.
+        :meth:`accept`, or for :meth:`advance` to a rejection. While another process changes the records, a request
+        about somebody unknown stays received and is decided when that change has settled.
         """
         if (subject is None) == (record is None):
             raise ParameterError("whose erasure is asked for? name one subject or one record")
@@ -186,27 +212,41 @@ class Manager:
         return self.space.book.extend(request, months=months, reason=reason)
 
     def forget(self) -> Forgotten:
-        """Honour every accepted request with one fine-tuning of the base model on the records that are left."""
+        """Honour every accepted request with one fine-tuning of the base model on the records that are left.
+
+        Where the records that would be left cannot be trained on, since the last of a class would go, say, only the
+        requests that lead there fail; the others are honoured.
+        """
         started = time.perf_counter()
-        with self.space.changing("forget"):
-            book = self.space.book
-            waiting = [r for r in book.open_requests() if r.state in (State.ACCEPTED, State.FAILED)]
+        with self._changing("forget"):
+            waiting = self._take_up()
             if not waiting:
                 return Forgotten()
             before = self.space.current()
-            book.advance_many(Step(r.id, State.PROCESSING) for r in waiting)
             checkpoint("requests are being processed")
             try:
                 done, gone = self._workshop.forget(before, waiting)
             except Exception as error:
                 # Where even that cannot be written, the next recovery does it.
                 with contextlib.suppress(Exception):
-                    if self.space.current().number == before.number:
-                        why = f"could not be done: {type(error).__name__}"
-                        book.advance_many(Step(r.id, State.FAILED, why) for r in waiting)
+                    if self.space.holds_lock and self.space.current().number == before.number:
+                        self._give_up({r.id: error for r in waiting})
                 raise
+            self._give_up(done.failed)
             self._last = (before.number + 1, gone)
             return replace(done, seconds=time.perf_counter() - started)
+
+    def _take_up(self) -> list[Request]:
+        """Mark the requests that are to be honoured now; one that is cancelled before this is left out."""
+        with self.space.ledger.transaction():
+            book = self.space.book
+            waiting = [r for r in book.open_requests() if r.state in (State.ACCEPTED, State.FAILED)]
+            return book.advance_many(Step(r.id, State.PROCESSING) for r in waiting)
+
+    def _give_up(self, failed: Mapping[str, Exception]) -> None:
+        """Note which requests could not be honoured; only the kind of error, since its text may be personal."""
+        steps = [Step(name, State.FAILED, f"could not be done: {type(why).__name__}") for name, why in failed.items()]
+        self.space.book.advance_many(steps)
 
     def audit(
         self, attack: Attack | None = None, *, references: int = 8, sample: int = 2000, seed: int = 0
@@ -238,13 +278,15 @@ class Manager:
         name = request or self._completed_last()
         found = self.space.book.get(name)
         if found.state not in (State.COMPLETED, State.CERTIFIED):
-            raise WorkspaceState(
-                f"request {name} is {found.state}: run forget first, a certificate tells what was done"
-            )
-        body = body_for(self.space, found, self.method, not_covered)
+            raise WorkspaceState(f"request {name} is {found.state}: {_NOT_CERTIFIED[found.state]}")
+        body = self.space.consistently(lambda: body_for(self.space, found, self.method, not_covered))
         certificate = sign(body, self.space.signing)
-        if found.state is State.COMPLETED:
-            self.space.book.advance(name, State.CERTIFIED, details={"certificate": certificate.digest})
+        # Every certificate is noted before it is handed out: one that the ledger does not know was not issued here.
+        with self.space.ledger.transaction():
+            if self.space.book.get(name).state is State.COMPLETED:
+                self.space.book.advance(name, State.CERTIFIED, details={"certificate": certificate.digest})
+            else:
+                self.space.book.reissue(name, certificate=certificate.digest)
         return certificate
 
     def _completed_last(self) -> str:
@@ -262,7 +304,7 @@ class Manager:
 
     def status(self) -> WorkspaceStatus:
         """Say what is served and what waits."""
-        return status_of(self.space)
+        return self.space.consistently(lambda: status_of(self.space))
 
     def predict(self, X: Matrix) -> Probabilities:
         """Return the served model's probabilities; while a forget runs, the model before it goes on answering."""
@@ -291,7 +333,9 @@ class Manager:
     def recover(self) -> Recovered:
         """Bring the workspace back to a whole state after a crash."""
         with self.space.locked("recover"):
-            return self.space.recover()
+            recovered = self.space.recover()
+            decide_deferred(self.space)
+            return recovered
 
     def close(self) -> None:
         """Let go of the database and of what is in memory."""

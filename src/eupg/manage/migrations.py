@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from sqlalchemy import Connection, inspect, text
 
-from eupg.errors import LedgerCorrupt, LedgerUnavailable
+from eupg.errors import LedgerCorrupt, LedgerMissing, LedgerUnavailable
 from eupg.manage.database import Database
 
 Migration: TypeAlias = Callable[[Connection], None]
@@ -79,24 +79,44 @@ def create_requests(connection: Connection) -> None:
     )
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_entries, create_requests)
+def index_kinds(connection: Connection) -> None:
+    """Make an index by kind, so that the newest entry of a kind is found at once in a long ledger."""
+    connection.exec_driver_sql("CREATE INDEX entries_by_kind ON entries (kind, number)")
 
 
-def migrate(database: Database, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+MIGRATIONS: tuple[Migration, ...] = (create_entries, create_requests, index_kinds)
+
+
+def migrate(database: Database, migrations: tuple[Migration, ...] = MIGRATIONS, *, create: bool = True) -> None:
     """Bring a database to the newest schema; two processes may do this at the same moment.
+
+    Parameters
+    ----------
+    database, migrations
+        The database, and the steps that lead to the newest schema.
+    create
+        Whether an empty database may become a ledger.
 
     Raises
     ------
+    LedgerMissing
+        If the database holds no ledger and none may be made.
     LedgerUnavailable
         If the database was written by a newer version of this library.
     """
     with database.reading() as connection:
         version = _version(connection)
+    if version == 0 and not create:
+        raise LedgerMissing(
+            f"{database.name} holds no ledger: restore it from a backup; no new ledger is made in its place"
+        )
     if version > len(migrations):
         raise LedgerUnavailable(
             f"{database.name} has schema version {version}, this version of eupg knows {len(migrations)}: "
             "update eupg to open it"
         )
+    if database.read_only:
+        return
     for number, step in enumerate(migrations[version:], start=version + 1):
         with database.writing() as connection:
             # Another process may have been faster.

@@ -33,7 +33,9 @@ from eupg.manage.store import Digest, Store
 
 Manifest = tuple[Digest, ...]
 Rows = NDArray[np.int64]
-_SCHEMA, _SALT = b"eupg.schema", b"eupg.salt"
+_SCHEMA, _SALT, _VERSION = b"eupg.schema", b"eupg.salt", b"eupg.format"
+# Files without a number are format 1.
+_FORMAT = 1
 
 
 @dataclass(frozen=True)
@@ -204,7 +206,9 @@ class RecordFiles:
             sink, self._arrow, compression="zstd", use_dictionary=False, write_statistics=False, store_schema=False
         ) as writer:
             writer.write_table(table)
-            writer.add_key_value_metadata({_SCHEMA: self._schema_digest, _SALT: os.urandom(32).hex()})
+            writer.add_key_value_metadata(
+                {_SCHEMA: self._schema_digest, _SALT: os.urandom(32).hex(), _VERSION: str(_FORMAT)}
+            )
         return bytes(sink.getvalue())
 
     def _table(self, digest: Digest, columns: list[str] | None = None) -> pa.Table:
@@ -212,7 +216,11 @@ class RecordFiles:
         content = self.files.read(digest)
         try:
             part = pq.ParquetFile(pa.BufferReader(content))
-            written_under = (part.metadata.metadata or {}).get(_SCHEMA, b"")
+            about = part.metadata.metadata or {}
+            written_under = about.get(_SCHEMA, b"")
+            if about.get(_VERSION, b"1") != str(_FORMAT).encode():
+                found = about[_VERSION].decode(errors="replace")
+                raise DataError(f"{self.folder / digest} has the format {found}, expected {_FORMAT}: update eupg")
             if written_under != self._schema_digest or not part.schema_arrow.equals(self._arrow):
                 raise DataError(
                     f"{self.folder / digest} was written under another schema: open the workspace with the one it has"

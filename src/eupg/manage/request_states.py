@@ -8,6 +8,9 @@
     received, verified, accepted → cancelled
     processing → failed → processing               for a reason, and tried again
 
+A request that came while the records were being changed, about somebody who is not (yet) among them, is deferred: it
+stays received, and is decided once the change has settled. A certificate that is issued again is noted, too.
+
 A request's state is the fold of its events and nothing else. Deadlines follow Art. 12(3) GDPR: one month from
 receipt, extendable once by up to two further months, with a reason, before the first month has passed.
 """
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import calendar
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
@@ -50,6 +54,7 @@ class State(StrEnum):
 
 
 OPEN = (State.RECEIVED, State.VERIFIED, State.ACCEPTED, State.PROCESSING, State.FAILED)
+UNDECIDED = (State.RECEIVED, State.VERIFIED)
 STEPS: Mapping[State, tuple[State, ...]] = {
     State.RECEIVED: (State.VERIFIED, State.ACCEPTED, State.REJECTED, State.CANCELLED),
     State.VERIFIED: (State.ACCEPTED, State.REJECTED, State.CANCELLED),
@@ -62,7 +67,8 @@ STEPS: Mapping[State, tuple[State, ...]] = {
     State.CERTIFIED: (),
 }
 RECEIVED, REPEATED, EXTENDED = "request.received", "request.repeated", "request.extended"
-KINDS = frozenset({f"request.{state}" for state in State} | {REPEATED, EXTENDED})
+DEFERRED, REISSUED = "request.deferred", "request.reissued"
+KINDS = frozenset({f"request.{state}" for state in State} | {REPEATED, EXTENDED, DEFERRED, REISSUED})
 
 
 @dataclass(frozen=True)
@@ -183,6 +189,8 @@ def check_reason(reason: str) -> None:
     """Raise unless a reason is a short text."""
     if not isinstance(reason, str) or not reason.strip():
         raise ParameterError("a reason must be a text that says why")
+    if any(unicodedata.category(letter) in ("Cc", "Zl", "Zp") for letter in reason):
+        raise ParameterError("a reason must be plain text on one line, without control characters: remove them")
     if len(reason) > _LONGEST_REASON:
         raise ParameterError(
             f"a reason may have {_LONGEST_REASON} characters, got {len(reason)}: shorten it, and name nobody"
@@ -206,6 +214,12 @@ def check_open(request: str, state: State, what: str) -> None:
         raise RequestRefused(f"request {request} is '{state}' and cannot be {what}: only an open request can")
 
 
+def check_undecided(request: Request) -> None:
+    """Raise unless it is still to be decided whether a request is accepted."""
+    if request.state not in UNDECIDED:
+        raise RequestRefused(f"request {request.id} is '{request.state}' and was decided before")
+
+
 def check_extension(request: Request) -> None:
     """Raise unless the deadline of a request may still be extended."""
     check_open(request.id, request.state, "extended")
@@ -227,6 +241,13 @@ def apply(entry: Entry, request: Request | None) -> Request:
     request = replace(request, last=entry.number, reason=_text(body.get("reason", request.reason)))
     if entry.kind == REPEATED:
         check_open(request.id, request.state, "repeated")
+        return request
+    if entry.kind == DEFERRED:
+        check_undecided(request)
+        return request
+    if entry.kind == REISSUED:
+        if request.state is not State.CERTIFIED:
+            raise RequestRefused(f"request {request.id} is '{request.state}': only what was certified is issued again")
         return request
     if entry.kind == EXTENDED:
         check_extension(request)

@@ -7,7 +7,7 @@ written, so of two processes that want to take the same step, one does and the o
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 
@@ -19,10 +19,13 @@ from eupg.manage.events import Entry, Json
 from eupg.manage.ledger import Ledger
 from eupg.manage.request_index import Status
 from eupg.manage.request_states import (
+    DEFERRED,
     EXTENDED,
     KINDS,
     RECEIVED,
+    REISSUED,
     REPEATED,
+    UNDECIDED,
     Receipt,
     Request,
     State,
@@ -31,6 +34,7 @@ from eupg.manage.request_states import (
     check_extension,
     check_reason,
     check_step,
+    check_undecided,
     fold,
     months_after,
 )
@@ -133,6 +137,32 @@ class RequestBook:
             now = self._note(transaction, events, known)
         return [now[step.request] for step in taken]
 
+    def defer_many(self, requests: Iterable[str], *, reason: str) -> list[Request]:
+        """Note that requests are decided later, and why; they stay as they are."""
+        check_reason(reason)
+        return self._note_each([(name, DEFERRED, {"reason": reason}) for name in requests], check_undecided)
+
+    def deferred(self) -> list[Request]:
+        """Return the requests that were deferred and are still to be decided."""
+        with self._ledger.snapshot() as snapshot:
+            names = dict.fromkeys(str(entry.body["request"]) for entry in snapshot.entries(kinds=[DEFERRED]))
+            return [r for r in self._known(snapshot, list(names)).values() if r.state in UNDECIDED]
+
+    def reissue(self, request: str, *, certificate: str) -> Request:
+        """Note that a further certificate was issued for a request, by the certificate's digest."""
+        return self._note_each([(request, REISSUED, {"certificate": certificate})])[0]
+
+    def _note_each(
+        self, events: list[tuple[str, str, dict[str, Json]]], check: Callable[[Request], None] | None = None
+    ) -> list[Request]:
+        with self._ledger.transaction() as transaction:
+            known = self._known(transaction, [name for name, _, _ in events])
+            if check is not None:
+                for request in known.values():
+                    check(request)
+            now = self._note(transaction, [(kind, {"request": name, **body}) for name, kind, body in events], known)
+        return [now[name] for name, _, _ in events]
+
     def extend(self, request: str, *, months: int, reason: str) -> Request:
         """Extend a deadline, once, by one or two months counted from the end of the first (Art. 12(3) GDPR).
 
@@ -171,6 +201,11 @@ class RequestBook:
         """Return a request by its id."""
         with self._ledger.snapshot() as snapshot:
             return self._known(snapshot, [request])[request]
+
+    def get_many(self, requests: Iterable[str]) -> dict[str, Request]:
+        """Return requests by their ids."""
+        with self._ledger.snapshot() as snapshot:
+            return self._known(snapshot, list(requests))
 
     def find(self, unit: str, digest: str) -> list[Request]:
         """Return all requests for a person or record, open or closed, in the order of their receipt."""

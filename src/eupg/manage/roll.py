@@ -25,6 +25,8 @@ from eupg.protect.kanonymity import EffectiveK
 Rows = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
 _SIZE = 16
+# Archives without a number are format 1; the first ones of them do not say who was exposed.
+_UNNUMBERED, _FORMAT = 1, 2
 _NO_GROUP = -1
 # In a release whose mechanism has no groups, everybody who took part shares this one.
 _ONE_GROUP = 0
@@ -199,11 +201,22 @@ class Roll:
         mates = np.stack([_mates(groups, person, gone) for groups, gone in zip(self.groups, behind, strict=True)])
         return Standing(self._people, behind, released & ~gone, mates)
 
+    def is_index_of(self, data: Dataset, held_out: Dataset, key: bytes) -> bool:
+        """Tell whether this is the roll of exactly these records, in training and held out, under this key."""
+        for part, rows in ((data, self.training), (held_out, self.held_out & ~self.gone)):
+            again = Roll.empty().plus(part, key, held_out=False)
+            if not np.array_equal(again.records, self.records[rows]):
+                return False
+            if not np.array_equal(again.people, self.people[rows]):
+                return False
+        return True
+
     def to_bytes(self) -> bytes:
         """Return the roll as NumPy's archive, without anything that could run."""
         file = io.BytesIO()
         np.savez(
             file,
+            format=np.array(_FORMAT),
             records=self.records,
             people=self.people,
             held_out=self.held_out,
@@ -218,7 +231,13 @@ class Roll:
         """Read a roll back."""
         try:
             with np.load(io.BytesIO(content), allow_pickle=False) as found:
-                return cls(**{field.name: found[field.name] for field in fields(cls)})
+                values = {name: found[name] for name in found.files}
+                written = int(values.pop("format", np.array(_UNNUMBERED)))
+                if written > _FORMAT:
+                    raise StoreCorrupt(f"the index of people has format {written}, newer than {_FORMAT}: update eupg")
+                # Before exposure was recorded, models were fitted on everyone in training.
+                values.setdefault("exposed", ~values["held_out"])
+                return cls(**{field.name: values[field.name] for field in fields(cls)})
         except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise StoreCorrupt(f"the roll of records cannot be read ({error}): restore it from a backup") from error
 

@@ -83,7 +83,7 @@ def running(space: Workspace) -> str | None:
     """Return what the owner of the lock is doing; the lock is tried, since a file alone does not tell who lives."""
     path = space.folder / "lock"
     try:
-        with WorkspaceLock(path, doing="status"):
+        with WorkspaceLock(path, shared=True):
             return None
     except LockHeld:
         owner: Owner | None = read_owner(path)

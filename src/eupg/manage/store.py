@@ -130,6 +130,11 @@ class Store:
         wanted = {self._at(digest).name for digest in live}
         for digest in sorted(wanted):
             self.path(digest)
+        return self.others(wanted)
+
+    def others(self, live: Iterable[Digest]) -> tuple[str, ...]:
+        """Return the names of everything in the folder that is not live."""
+        wanted = {self._at(digest).name for digest in live}
         return tuple(sorted(e.name for e in list_folder(self.folder) if e.name not in wanted))
 
     def _at(self, digest: Digest) -> Path:
@@ -151,7 +156,7 @@ class Store:
                 raise StoreCorrupt(
                     f"{path} is not a plain file ({error.strerror}): restore it from a backup"
                 ) from error
-            raise storage_error(f"cannot read {path}", error, "nothing was changed") from error
+            raise storage_error(f"cannot read {path}", error, "its content is unknown") from error
 
     def _content_digest(self, digest: Digest) -> Digest:
         with self._reading(self._at(digest).name) as file:

@@ -20,7 +20,7 @@ ENTRIES = Table(
     Column("number", BigInteger, primary_key=True),
     *(Column(name, Text) for name in ("at", "kind", "body", "previous", "digest")),
 )
-_NEWEST = select(ENTRIES.c.number, ENTRIES.c.digest).order_by(ENTRIES.c.number.desc()).limit(1)
+_NEWEST = select(ENTRIES.c.number, ENTRIES.c.at, ENTRIES.c.digest).order_by(ENTRIES.c.number.desc()).limit(1)
 _PAGE = 2000
 
 
@@ -40,6 +40,16 @@ class Snapshot:
         """Return the number and digest of the last entry."""
         row = self.connection.execute(_NEWEST).first()
         return Head(row.number, row.digest) if row else Head(0, self.genesis())
+
+    def not_before(self, moment: datetime) -> datetime:
+        """Return the moment, or that of the newest entry if the clock has been set back behind it."""
+        row = self.connection.execute(_NEWEST).first()
+        try:
+            newest = None if row is None else aware(datetime.fromisoformat(row.at))
+        except (TypeError, ValueError, ParameterError):
+            # A damaged entry says nothing about the time; verify() names it.
+            newest = None
+        return aware(moment) if newest is None else max(aware(moment), newest)
 
     def genesis(self) -> str:
         """Return what the first entry is tied to."""
@@ -75,12 +85,13 @@ class Transaction(Snapshot):
     connection
         The database, inside a transaction that no other writer can overlap.
     now
-        The time that all of them carry.
+        What the clock says. All entries carry this time, or that of the newest entry if the clock was set back:
+        deadlines are counted from it, and time in a ledger never runs backwards.
     """
 
     def __init__(self, connection: Connection, now: datetime) -> None:
         super().__init__(connection)
-        self.now = aware(now)
+        self.now = self.not_before(now)
 
     def append_many(self, events: Iterable[tuple[str, Mapping[str, Json]]]) -> list[Entry]:
         """Append events at the end; they are durable when the transaction ends."""

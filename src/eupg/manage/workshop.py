@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from eupg.data.dataset import Dataset, RecordId
-from eupg.errors import PrivacyError, WorkspaceState
+from eupg.errors import DataError, PrivacyError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.forget.released import Released
 from eupg.forget.scored_base import base_of
 from eupg.forget.unlearner import Trained
 from eupg.learn.learner import Model
 from eupg.manage.atomic import remove_files, storage_error
-from eupg.manage.current import Current, Event
+from eupg.manage.current import Current, Event, digest_of_all
 from eupg.manage.description import describe
 from eupg.manage.events import Json
 from eupg.manage.forgetting import Erasure, claim_after, measured
@@ -34,12 +35,38 @@ from eupg.watch import Watch
 
 @dataclass(frozen=True)
 class Forgotten:
-    """What one run of forgetting did: the requests it answered, the records erased, whether a model was trained."""
+    """What one run of forgetting did.
+
+    Parameters
+    ----------
+    requests
+        The requests that were honoured.
+    records
+        How many records were erased.
+    trained
+        Whether a model was trained.
+    seconds
+        How long it took.
+    failed
+        Requests that could not be honoured, and why; they can be tried again.
+    """
 
     requests: tuple[str, ...] = ()
     records: int = 0
     trained: bool = False
     seconds: float = 0.0
+    failed: Mapping[str, DataError] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class _Trial:
+    """What it would be to honour some requests: the records that go, the model after that, and who was left in."""
+
+    requests: tuple[Request, ...]
+    erasure: Erasure
+    going: Rows
+    after: Trained | None
+    failed: Mapping[str, DataError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -150,35 +177,41 @@ class Workshop:
         """Answer the requests: fine-tune the base model again only if the served one saw a record that goes."""
         started = time.perf_counter()
         files, roll = self.space.records, self.space.roll(current)
-        erasure = Erasure.of(roll, waiting)
         data, held = self.space.read(current)
-        going, held_going = erasure.part(data, held_out=False), erasure.part(held, held_out=True)
+        base = self.load(current.base)
+        asked = Erasure.of(roll, waiting).part(data, held_out=False)
+        # Files are written anew while the model is trained; leaving the block waits for them, whatever happens.
+        with ThreadPoolExecutor(1) as beside:
+            left = beside.submit(files.without, current.records, ids=data.ids[asked]) if asked.any() else None
+            trial = self._honour(current, roll, data, base, waiting)
+        erasure, going, after = trial.erasure, trial.going, trial.after
+        held_going = erasure.part(held, held_out=True)
         seen = roll.part(roll.exposed, held_out=False)
         forgotten, retained, apart = data.select(going), data.select(~going), held.select(~held_going)
-        base = self.load(current.base)
-        changes: dict[str, object] = {}
+        changes: dict[str, Any] = {}
         about: dict[str, Json] = {"records": len(forgotten), "retained": len(retained), "trained": False}
         about |= {"base": current.base, "release": current.releases[-1].digest}
         events: list[Event] = []
         model, chosen = None, seen[~going]
-        # Files are written anew while the model is trained; leaving the block waits for them, whatever happens.
-        with ThreadPoolExecutor(1) as beside:
-            left = beside.submit(files.without, current.records, ids=forgotten.ids) if going.any() else None
-            if (going & seen).any():
-                # From the base model whose digest was just verified, never from the served one.
-                trained = self._trained(current, data, roll, base)
-                after = self.watch("forget", lambda: self.method.forget(trained, retained, self.rng))
-                model, chosen = after.model, _among(retained, after.ids)
-                changes["served"] = served = self._serve(after, current.base)
-                about |= {"trained": True, "drawn": int((chosen & ~seen[~going]).sum())}
-                events.append(Event("deploy", {"served": served}))
-        if left is not None:
-            changes["records"] = left.result().manifest
+        if after is not None:
+            model, chosen = after.model, _among(retained, after.ids)
+            changes["served"] = served = self._serve(after, current.base)
+            about |= {"trained": True, "drawn": int((chosen & ~seen[~going]).sum())}
+            events.append(Event("deploy", {"served": served}))
+        rewritten = None if left is None else left.result()
+        if rewritten is not None and trial.failed:
+            # Not everybody goes who asked: what was written without all of them is not what is left.
+            for digest in rewritten.written:
+                files.files.delete(digest)
+            rewritten = files.without(current.records, ids=forgotten.ids) if going.any() else None
+        if rewritten is not None:
+            changes["records"] = rewritten.manifest
         if held_going.any():
             changes["held_out"] = files.without(current.held_out, ids=held.select(held_going).ids).manifest
         found = measured(model or self.load(current.served), base, forgotten, retained, apart)
         changes["roll"] = self._note(roll.without(erasure.gone).exposing(chosen))
         about["served"] = str(changes.get("served", current.served))
+        about["retained_digest"] = digest_of_all(changes.get("records", current.records))
         about["elapsed_ms"] = round(1000 * (time.perf_counter() - started), 1)
         new = current.followed_by(
             (Event("forget", about), *events, Event("measure", found)),
@@ -187,8 +220,45 @@ class Workshop:
         )
         self.space.switch(new)
         self.space.remember(new, retained, apart)
-        done = Forgotten(tuple(r.id for r in waiting), int(erasure.gone.sum()), model is not None)
+        honoured = tuple(r.id for r in trial.requests)
+        done = Forgotten(honoured, int(erasure.gone.sum()), model is not None, failed=trial.failed)
         return done, forgotten
+
+    def _honour(self, current: Current, roll: Roll, data: Dataset, base: Model, waiting: Sequence[Request]) -> _Trial:
+        """Train without the people who asked; those without whom no model can be trained are left in, and named.
+
+        All together first. Where that cannot be trained, halves are tried, and so on: a few trainings more tell which
+        of many requests is to blame. Nothing is written on the way.
+        """
+        honoured: tuple[Request, ...] = ()
+        best: _Trial | None = None
+        failed: dict[str, DataError] = {}
+        parts = [tuple(waiting)]
+        while parts:
+            part = parts.pop()
+            try:
+                best = self._try(current, roll, data, base, (*honoured, *part))
+                honoured = best.requests
+            except DataError as error:
+                if len(part) == 1:
+                    failed[part[0].id] = error
+                    continue
+                half = len(part) // 2
+                parts += [part[half:], part[:half]]
+        if best is None:
+            raise next(iter(failed.values()))
+        return replace(best, failed=failed)
+
+    def _try(self, current: Current, roll: Roll, data: Dataset, base: Model, requests: tuple[Request, ...]) -> _Trial:
+        """Return the model without the people who asked; none where the served one never saw them."""
+        erasure = Erasure.of(roll, requests)
+        going = erasure.part(data, held_out=False)
+        if not (going & roll.part(roll.exposed, held_out=False)).any():
+            return _Trial(requests, erasure, going, None)
+        # From the base model whose digest was just verified, never from the served one.
+        trained, retained = self._trained(current, data, roll, base), data.select(~going)
+        after = self.watch("forget", lambda: self.method.forget(trained, retained, self.rng))
+        return _Trial(requests, erasure, going, after)
 
     def keep(self, model: Model) -> Digest:
         """Take a model into the store."""

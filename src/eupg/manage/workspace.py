@@ -3,28 +3,45 @@
 New files are written beside the live ones; replacing the pointer ``current.json`` is the change; then ``settle``
 deletes what the pointer gave up and brings the ledger up to date. A crash before the pointer leaves stray files, one
 after it work that ``settle`` repeats; ``recover`` sees to both.
+
+The ledger knows every pointer before it is live (``prepare``) and once it has settled (``current``), the settings in
+``workspace.toml`` (``settings``) and a check value of each key (``keys``). What lies in the folder is compared with
+these before it is used. The pointer is replaced inside a write transaction of the ledger, and only if it still is what
+this change began from: of two processes that both believe to hold the lock, one succeeds and the other is told.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import threading
+import time
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from enum import Enum
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tomli_w
 from sqlalchemy import make_url
 
-from eupg.certify.keys import SigningKey, digest_key
+from eupg.certify.keys import SigningKey, check_value, digest_key
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.errors import ParameterError, WorkspaceDamaged, WorkspaceState
-from eupg.manage.atomic import make_folder, read_if_there, remove_partials, write_atomically
+from eupg.errors import (
+    ChangeOvertaken,
+    ChangeUnsettled,
+    EupgError,
+    KeyFileError,
+    LockHeld,
+    ParameterError,
+    WorkspaceDamaged,
+    WorkspaceState,
+)
+from eupg.manage.atomic import list_folder, make_folder, read_if_there, remove_partials, write_atomically
 from eupg.manage.current import Current
 from eupg.manage.events import Entry, Json
 from eupg.manage.killpoint import checkpoint
@@ -35,11 +52,23 @@ from eupg.manage.request_states import State, Step
 from eupg.manage.requests import RequestBook
 from eupg.manage.roll import Roll
 from eupg.manage.store import Deleted, Store
-from eupg.manage.transaction import Clock
+from eupg.manage.transaction import Clock, Snapshot
 
-_SETTLED = "current"
+T = TypeVar("T")
+_FORMAT = "eupg-workspace-1"
+_PREPARED, _SETTLED, _SETTINGS, _KEYS = "prepare", "current", "settings", "keys"
 # Long enough for a look at the status, too short to queue behind a training.
 _PATIENCE_S = 2.0
+# How long a reader waits for a change that is just taking effect: files are deleted and the ledger is written then.
+_SETTLING_S = 30.0
+_POLL_S = 0.02
+
+
+class _Standing(Enum):
+    """How the ledger knows a pointer: announced, or live with everything done that follows from it."""
+
+    PREPARED = "prepared"
+    SETTLED = "settled"
 
 
 @dataclass(frozen=True)
@@ -72,21 +101,37 @@ class Workspace:
         self._clock = clock
         self._at_hand: dict[Manifest, Dataset] = {}
         self._known_roll: tuple[str, Roll] | None = None
+        self._known_pointer: tuple[bytes, Current] | None = None
+        self._known_settings: bytes | None = None
+        self._lock: WorkspaceLock | None = None
+        self._owner: int | None = None
+
+    @property
+    def in_use(self) -> bool:
+        """Whether the folder holds a model or records, so that its keys and its ledger must exist."""
+        folders = (self.folder / "store", self.folder / "records")
+        return self.trained or any(folder.is_dir() and list_folder(folder) for folder in folders)
 
     @cached_property
     def key(self) -> bytes:
-        """The secret of keyed digests."""
-        return digest_key(self.folder / "keys" / "digest.key")
+        """The secret of keyed digests; the one that the ledger knows."""
+        path = self.folder / "keys" / "digest.key"
+        key = digest_key(path, create=not self.in_use)
+        self._check_key(path, "digest_key", check_value(key))
+        return key
 
     @cached_property
     def signing(self) -> SigningKey:
-        """The key certificates are signed with."""
-        return SigningKey.create_or_load(self.folder / "keys" / "signing.key")
+        """The key certificates are signed with; the one that the ledger knows."""
+        path = self.folder / "keys" / "signing.key"
+        signing = SigningKey.create_or_load(path, create=not self.in_use)
+        self._check_key(path, "signing_key", signing.public.raw.hex())
+        return signing
 
     @cached_property
     def ledger(self) -> Ledger:
-        """The ledger."""
-        return Ledger(self._elsewhere or self.folder / "ledger.db", clock=self._clock)
+        """The ledger; a workspace that is in use is refused without it."""
+        return Ledger(self._elsewhere or self.folder / "ledger.db", clock=self._clock, create=not self.in_use)
 
     @cached_property
     def book(self) -> RequestBook:
@@ -126,9 +171,7 @@ class Workspace:
 
     def agree(self, schema: Schema, method: Json, not_covered: Sequence[str] = ()) -> None:
         """Write down, once, what the workspace is about."""
-        # Made now, so that the public half can be handed out before the first certificate.
-        _ = self.signing
-        content: dict[str, Any] = {"format": "eupg-workspace-1", "method": json.dumps(method)}
+        content: dict[str, Any] = {"format": _FORMAT, "method": json.dumps(method)}
         content |= {"schema": schema.to_toml(), "not_covered": list(not_covered)}
         if self._elsewhere:
             if make_url(self._elsewhere).password is not None:
@@ -136,7 +179,10 @@ class Workspace:
                     "the ledger's address holds a password: put it into ~/.pgpass or PGPASSFILE instead"
                 )
             content["ledger"] = self._elsewhere
-        write_atomically(self.folder / "workspace.toml", tomli_w.dumps(content, multiline_strings=True).encode())
+        settings = tomli_w.dumps(content, multiline_strings=True).encode()
+        # Keys are made now, so that the public half can be handed out before the first certificate.
+        self._note_identity(settings)
+        write_atomically(self.folder / "workspace.toml", settings)
         for name in ("schema", "records"):
             self.__dict__.pop(name, None)
 
@@ -145,6 +191,7 @@ class Workspace:
         """Hold the lock while something changes; begin from a whole state, and return to one if it fails."""
         with self.locked(doing):
             self.recover()
+            self._adopt()
             try:
                 yield
             except Exception:
@@ -153,19 +200,67 @@ class Workspace:
                     self.recover()
                 raise
 
-    def locked(self, doing: str) -> WorkspaceLock:
-        """Return the lock, which waits for a moment and not for a training."""
-        return WorkspaceLock(self.folder / "lock", doing=doing, timeout_s=_PATIENCE_S)
+    @contextmanager
+    def locked(self, doing: str) -> Iterator[None]:
+        """Hold the lock; wait for another owner for a moment, and not for a training."""
+        with WorkspaceLock(self.folder / "lock", doing=doing, timeout_s=_PATIENCE_S) as lock:
+            self._lock, self._owner = lock, threading.get_ident()
+            try:
+                yield
+            finally:
+                self._lock, self._owner = None, None
+
+    def check_lock(self) -> None:
+        """Raise unless this thread still holds the lock that others see."""
+        if not self.holds_lock:
+            raise ChangeOvertaken(
+                f"the lock file of {self.folder} was removed or replaced while a change was under way, so another "
+                "process may have changed the workspace: this change did not happen; find out what removes the file, "
+                "then run the command again"
+            )
+
+    @property
+    def holds_lock(self) -> bool:
+        """Whether this thread holds the lock that others see."""
+        return self._lock is not None and self._owner == threading.get_ident() and self._lock.is_held()
 
     def current(self) -> Current:
-        """Return what is live."""
-        found = self._pointer()
-        if found is None:
+        """Return what is live, once the ledger is found to know it."""
+        content = self._pointer()
+        if content is None:
             raise WorkspaceState(f"{self.folder} holds no trained model: run train first")
-        current = Current.from_bytes(found)
+        if self._known_pointer is None or self._known_pointer[0] != content:
+            current = Current.from_bytes(content)
+            if self._standing(content) is None:
+                # Perhaps replaced between the two looks.
+                again = self._pointer()
+                if again == content:
+                    raise _unknown_pointer()
+                return self.current()
+            self._known_pointer = (content, current)
+        current = self._known_pointer[1]
         # Somebody may have been forgotten by another process: they do not stay in the memory of this one.
         self._at_hand = {m: data for m, data in self._at_hand.items() if m in (current.records, current.held_out)}
         return current
+
+    def consistently(self, look: Callable[[], T]) -> T:
+        """Look at several parts of the workspace as they belong together, also while another process changes it.
+
+        A change deletes files that were live a moment before. Where a look fails and the workspace has changed
+        meanwhile, or a change is just taking effect, it is repeated; a fault that stays is raised.
+        """
+        until = time.monotonic() + _SETTLING_S
+        while True:
+            before = self._mark()
+            try:
+                return look()
+            except EupgError:
+                changed = self._mark() != before
+                if not changed and not self._taking_effect() and self._mark() == before:
+                    raise
+                if time.monotonic() > until:
+                    raise
+            time.sleep(_POLL_S)
 
     @property
     def trained(self) -> bool:
@@ -189,10 +284,45 @@ class Workspace:
         self._at_hand = {new.records: data, new.held_out: held}
 
     def switch(self, new: Current) -> None:
-        """Replace the pointer, then settle what follows from it."""
+        """Replace the pointer, then settle what follows from it.
+
+        Raises
+        ------
+        ChangeOvertaken
+            If the lock was lost, or another process has changed the workspace: then nothing is replaced.
+        ChangeUnsettled
+            If the pointer was replaced, but what follows from it could not be done: ``recover`` does it.
+        """
         checkpoint("before the pointer")
-        write_atomically(self.folder / "current.json", new.to_bytes())
-        self.settle(new)
+        content = new.to_bytes()
+        self.check_lock()
+        with self.ledger.transaction() as transaction:
+            self._check_follows(transaction, new)
+            transaction.append_many([(_PREPARED, {"change": new.number, "digest": _digest(content)})])
+        checkpoint("prepared")
+        # No other writer of the ledger is let in here, so what is checked still holds when the pointer is replaced.
+        with self.ledger.transaction() as transaction:
+            self.check_lock()
+            self._check_follows(transaction, new)
+            prepared = transaction.last(_PREPARED)
+            if prepared is None or prepared.body["digest"] != _digest(content):
+                raise _overtaken()
+            write_atomically(self.folder / "current.json", content)
+        try:
+            self.settle(new)
+        except EupgError as error:
+            raise ChangeUnsettled(
+                f"the change took effect, but old files could not be deleted or the ledger not be written ({error}): "
+                "run recover to complete it"
+            ) from error
+
+    def _check_follows(self, snapshot: Snapshot, new: Current) -> None:
+        """Raise unless the pointer still is the settled one that a change began from."""
+        noted, content = snapshot.last(_SETTLED), self._pointer()
+        number = 0 if noted is None else int(str(noted.body["change"]))
+        same = content is None if noted is None else content is not None and noted.body["digest"] == _digest(content)
+        if number != new.number - 1 or not same:
+            raise _overtaken()
 
     def settle(self, current: Current) -> None:
         """Delete what the pointer gave up, check that it is gone, and bring the ledger up to date; can be repeated."""
@@ -209,6 +339,10 @@ class Workspace:
             transaction.append_many(
                 ("delete", {"what": given.what, "digest": given.digest, **change}) for given in current.given_up
             )
+            known = self.book.get_many(a.request for a in current.answered)
+            # A recovery by somebody else, while the lock file was gone, lets them wait again: they are taken up first.
+            waiting = [name for name, r in known.items() if r.state in (State.ACCEPTED, State.FAILED)]
+            self.book.advance_many(Step(name, State.PROCESSING) for name in waiting)
             self.book.advance_many(
                 Step(a.request, State.COMPLETED, None, {**a.details, **change}) for a in current.answered
             )
@@ -217,9 +351,10 @@ class Workspace:
 
     def recover(self) -> Recovered:
         """Bring the workspace back to a whole state after a crash; changes nothing in a whole one. Holds no lock."""
-        pointer, settled = self._pointer(), self._settled()
+        self.check_lock()
+        pointer = self._pointer()
         current = None if pointer is None else Current.from_bytes(pointer)
-        unsettled = current is not None and current.number == settled + 1
+        unsettled = pointer is not None and self._standing(pointer) is _Standing.PREPARED
         if not unsettled:
             # A pointer that was lost or put back must not decide which files are strays.
             self.check_pointer()
@@ -234,14 +369,92 @@ class Workspace:
 
     def check_pointer(self) -> None:
         """Compare the pointer with the ledger's last word about it."""
-        noted, found = self._last_word(), self._pointer()
+        noted, found = self._last(_SETTLED), self._pointer()
         if noted is None and found is None:
             return
         if noted is None or found is None or noted.body["digest"] != _digest(found):
-            why = (
-                "it was changed, or a change was interrupted; run recover, and if this stays, restore it from a backup"
+            raise _unknown_pointer()
+
+    def check_settings(self) -> None:
+        """Compare ``workspace.toml`` with what the ledger noted when it was written."""
+        content = read_if_there(self.folder / "workspace.toml")
+        if content is not None:
+            self._check_settings(content)
+
+    def _standing(self, pointer: bytes) -> _Standing | None:
+        """Return how the ledger knows a pointer; None where it does not."""
+        with self.ledger.snapshot() as snapshot:
+            noted, prepared = snapshot.last(_SETTLED), snapshot.last(_PREPARED)
+        digest, number = _digest(pointer), 0 if noted is None else int(str(noted.body["change"]))
+        if noted is not None and noted.body["digest"] == digest:
+            return _Standing.SETTLED
+        if prepared is not None:
+            following = prepared.body["change"] == number + 1 and prepared.body["digest"] == digest
+            return _Standing.PREPARED if following else None
+        # Versions before this one did not announce a pointer: one that follows on the settled one was interrupted. One
+        # that follows on nothing may as well belong to a ledger that was lost.
+        follows = noted is not None and Current.from_bytes(pointer).number == number + 1
+        return _Standing.PREPARED if follows else None
+
+    def _mark(self) -> tuple[bytes | None, int]:
+        """Return what changes with every change of the workspace."""
+        return self._pointer(), self._settled()
+
+    def _taking_effect(self) -> bool:
+        """Tell whether a change of another process is between replacing the pointer and settling it."""
+        pointer = self._pointer()
+        if pointer is None or self._standing(pointer) is not _Standing.PREPARED:
+            return False
+        try:
+            with WorkspaceLock(self.folder / "lock", shared=True):
+                return False
+        except LockHeld:
+            return True
+
+    def _note_identity(self, settings: bytes) -> None:
+        """Write into the ledger by what the keys and the settings of this workspace are recognised."""
+        keys: dict[str, Json] = {
+            "digest_key": check_value(self.key),
+            "signing_key": self.signing.public.raw.hex(),
+        }
+        noted = self._last(_KEYS)
+        events: list[tuple[str, dict[str, Json]]] = [(_KEYS, keys)] if noted is None or noted.body != keys else []
+        self.ledger.append_many([*events, (_SETTINGS, {"digest": _digest(settings)})])
+
+    def _adopt(self) -> None:
+        """Note the keys and settings of a workspace that an earlier version made, once they are found to fit it."""
+        if not self.trained or self._last(_KEYS) is not None:
+            return
+        self.check_people()
+        content = read_if_there(self.folder / "workspace.toml")
+        if content is not None:
+            self._note_identity(content)
+
+    def check_people(self) -> None:
+        """Compute the index of people and records again from the records, and compare it with the stored one."""
+        current = self.current()
+        data, held = self.read(current)
+        if not self.roll(current).is_index_of(data, held, self.key):
+            raise WorkspaceDamaged(
+                "the index of people does not fit the records and the digest key: requests would miss their person; "
+                "restore keys, store and records from one backup"
             )
-            raise WorkspaceDamaged(f"current.json is not what the ledger last noted: {why}")
+
+    def _check_key(self, path: Path, name: str, value: str) -> None:
+        noted = self._last(_KEYS) if self.in_use else None
+        if noted is not None and noted.body[name] != value:
+            raise KeyFileError(
+                f"{path} is not the key that this workspace was made with: restore it from a backup, together with the "
+                "ledger and the records it belongs to"
+            )
+
+    def _check_settings(self, content: bytes) -> None:
+        noted = self._last(_SETTINGS) if self.trained else None
+        if noted is not None and noted.body["digest"] != _digest(content):
+            raise WorkspaceDamaged(
+                "workspace.toml is not what the ledger noted: method, schema and what is not covered are fixed at the "
+                "first training; restore the file from a backup, or train another workspace"
+            )
 
     def close(self) -> None:
         """Let go of the database, and of records in memory."""
@@ -251,6 +464,7 @@ class Workspace:
 
     def _collect(self, files: set[str], records: set[str], stray: tuple[Deleted, ...]) -> tuple[Deleted, ...]:
         """Delete whatever nothing points at, and note it."""
+        self.check_lock()
         found = [*stray, *self.store.collect(files)]
         if (self.folder / "records").is_dir():
             found += Store(self.folder / "records").collect(records)
@@ -266,29 +480,59 @@ class Workspace:
         return tuple(stuck)
 
     def _settled(self) -> int:
-        noted = self._last_word()
+        noted = self._last(_SETTLED)
         return 0 if noted is None else int(str(noted.body["change"]))
 
-    def _last_word(self) -> Entry | None:
+    def _last(self, kind: str) -> Entry | None:
         with self.ledger.snapshot() as snapshot:
-            return snapshot.last(_SETTLED)
+            return snapshot.last(kind)
 
     def _pointer(self) -> bytes | None:
         return read_if_there(self.folder / "current.json")
 
     @property
     def _settings(self) -> dict[str, Any]:
-        content = read_if_there(self.folder / "workspace.toml")
-        try:
-            return tomllib.loads(content.decode()) if content is not None else {}
-        except ValueError as error:
-            raise WorkspaceDamaged(f"workspace.toml cannot be read ({error}): restore it from a backup") from error
+        return _read_settings(read_if_there(self.folder / "workspace.toml"))
 
     def _known(self) -> dict[str, Any]:
-        settings = self._settings
-        if "schema" not in settings or "method" not in settings:
-            raise WorkspaceState(f"{self.folder} is no workspace yet: run train first")
+        """Return the settings, once the ledger is found to know them."""
+        content = read_if_there(self.folder / "workspace.toml")
+        settings = _read_settings(content)
+        if content is None or "schema" not in settings or "method" not in settings:
+            raise WorkspaceState(f"{self.folder} is not a workspace yet: run train first")
+        if content != self._known_settings:
+            self._check_settings(content)
+            self._known_settings = content
         return settings
+
+
+def _read_settings(content: bytes | None) -> dict[str, Any]:
+    if content is None:
+        return {}
+    try:
+        settings = tomllib.loads(content.decode())
+    except ValueError as error:
+        raise WorkspaceDamaged(f"workspace.toml cannot be read ({error}): restore it from a backup") from error
+    if settings.get("format") != _FORMAT:
+        raise WorkspaceDamaged(
+            f"workspace.toml has the format {settings.get('format')!r}, expected {_FORMAT!r}: open the workspace with "
+            "the version of eupg that made it, or update eupg"
+        )
+    return settings
+
+
+def _overtaken() -> ChangeOvertaken:
+    return ChangeOvertaken(
+        "another process has changed the workspace while this change was being prepared: this change did not happen; "
+        "run the command again"
+    )
+
+
+def _unknown_pointer() -> WorkspaceDamaged:
+    return WorkspaceDamaged(
+        "current.json is not what the ledger last noted: it was changed, or a change was interrupted; run recover, and "
+        "if this stays, restore it from a backup"
+    )
 
 
 def _digest(content: bytes) -> str:

@@ -1,0 +1,36 @@
+"""What earlier versions wrote into a ledger, read as this version writes it.
+
+A ledger is never rewritten, so its entries keep the form they had. Whatever an entry of an earlier version leaves out
+is filled in here from what was true at that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from eupg.manage.events import Entry, Json
+from eupg.manage.transaction import Snapshot
+
+
+def answer_details(noted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was noted when a request was completed.
+
+    Before exposure was recorded, models were fitted on every record in training.
+    """
+    return {"exposed": noted["records"] - noted["held_out"], **noted}
+
+
+def forget_entry(entry: Entry, snapshot: Snapshot) -> Entry:
+    """Return the entry of a forget with the base model and the release it went back to.
+
+    The first versions noted these once, when they were made, and did not note how long a forget took.
+    """
+    if "base" in entry.body:
+        return entry
+    made: dict[str, Json] = {"base": None, "release": None, "trained": True, "elapsed_ms": None}
+    for earlier in snapshot.entries(kinds=["protect", "pretrain"]):
+        if earlier.number < entry.number:
+            made |= {name: earlier.body[name] for name in ("base", "release") if name in earlier.body}
+    return replace(entry, body={**made, **entry.body})

@@ -1,0 +1,156 @@
+"""Two processes that both believe to hold the lock: one change happens, the other is told that it did not."""
+
+import numpy as np
+import pytest
+
+from eupg import Manager
+from eupg.errors import ChangeOvertaken, ChangeUnsettled, LedgerUnavailable, LockHeld
+from eupg.manage.ledger import Ledger
+from eupg.manage.lock import WorkspaceLock
+from eupg.manage.request_states import State
+from managed import LOOK, NEWCOMERS, RNG, person, trained
+
+
+@pytest.fixture
+def manager(tmp_path):
+    with trained(tmp_path / "workspace") as manager:
+        yield manager
+
+
+class Meanwhile:
+    """A watch that does something in the middle of a step, once."""
+
+    def __init__(self, step, act) -> None:
+        self._step, self._act = step, act
+
+    def __call__(self, step, work):
+        if step == self._step and self._act is not None:
+            act, self._act = self._act, None
+            act()
+        return work()
+
+
+def test_stale_writer_raises_and_the_other_change_stands(manager):
+    """A cleaner deletes the lock file during a forget, and a second process forgets, certifies, and adds people."""
+    folder = manager.space.folder
+    request = manager.request_erasure(subject=person(3))
+    papers = []
+
+    def second() -> None:
+        (folder / "lock").unlink()
+        other = Manager(folder, rng=RNG)
+        assert other.forget().requests == (request.id,)
+        papers.append(other.certify(request.id))
+        other.add(NEWCOMERS)
+        other.close()
+
+    first = Manager(folder, rng=RNG, watch=Meanwhile("forget", second))
+    with pytest.raises(ChangeOvertaken):
+        first.forget()
+    first.close()
+    # What the stale writer had prepared belongs to nothing.
+    manager.recover()
+    manager.verify(papers[0])
+    assert manager.space.book.get(request.id).state is State.CERTIFIED
+    assert manager.status().records == 150 - 3 + 30
+    with pytest.raises(Exception, match="not here"):
+        manager.space.read(manager.space.current())[0].where_subjects([person(3)])
+    assert manager.request_erasure(subject=person(4)).state is State.ACCEPTED
+    assert manager.forget().records == 3
+    manager.verify(papers[0])
+
+
+def test_lock_file_that_vanishes_stops_the_change_before_anything_is_replaced(manager):
+    folder = manager.space.folder
+    request = manager.request_erasure(subject=person(3))
+    before, answer = manager.space.current(), manager.predict(LOOK)
+    first = Manager(folder, rng=RNG, watch=Meanwhile("forget", (folder / "lock").unlink))
+    with pytest.raises(ChangeOvertaken, match="removed or replaced"):
+        first.forget()
+    first.close()
+    assert manager.space.current() == before
+    np.testing.assert_array_equal(manager.predict(LOOK), answer)
+    manager.recover()
+    assert manager.forget().requests == (request.id,)
+    manager.verify()
+
+
+def test_change_that_another_one_overtook_is_refused_though_the_lock_is_held(manager):
+    """The number of the change and the pointer are compared as well, under the ledger's own write lock."""
+    space = manager.space
+    stale = space.current()
+    manager.add(NEWCOMERS)
+    before = (space.folder / "current.json").read_bytes()
+    with pytest.raises(ChangeOvertaken, match="another process has changed the workspace"), space.changing("test"):
+        space.switch(stale.followed_by(()))
+    assert (space.folder / "current.json").read_bytes() == before
+    manager.verify()
+
+
+def test_change_that_took_effect_says_so_when_the_ledger_fails_after_it(manager, monkeypatch):
+    request = manager.request_erasure(subject=person(3))
+    space, real = manager.space, type(manager.space).settle
+
+    def broken(*_):
+        raise LedgerUnavailable("the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(space), "settle", broken)
+        with pytest.raises(ChangeUnsettled, match=r"the change took effect.*run recover") as told:
+            manager.forget()
+    assert "nothing was changed" not in str(told.value)
+    assert real is type(space).settle
+    manager.recover()
+    assert space.book.get(request.id).state is State.COMPLETED
+    manager.verify()
+
+
+def test_requests_that_a_foreign_recovery_let_wait_again_are_still_answered(manager, monkeypatch):
+    """Before the ledger follows, somebody else marks the request as failed: the change is completed all the same."""
+    request = manager.request_erasure(subject=person(3))
+    space, real = manager.space, type(manager.space).settle
+
+    def interrupted(self, current):
+        self.book.advance(request.id, State.FAILED, reason="interrupted before it was done")
+        return real(self, current)
+
+    monkeypatch.setattr(type(space), "settle", interrupted)
+    assert manager.forget().requests == (request.id,)
+    assert space.book.get(request.id).state is State.COMPLETED
+    manager.verify()
+
+
+class TestSharedLock:
+    def test_several_hold_it_at_once_and_keep_an_owner_away(self, tmp_path):
+        path = tmp_path / "lock"
+        with WorkspaceLock(path, shared=True), WorkspaceLock(path, shared=True), pytest.raises(LockHeld):
+            WorkspaceLock(path).__enter__()
+        with WorkspaceLock(path), pytest.raises(LockHeld):
+            WorkspaceLock(path, shared=True).__enter__()
+
+    def test_replaced_file_is_not_held(self, tmp_path):
+        with WorkspaceLock(tmp_path / "lock") as lock:
+            assert lock.is_held()
+            (tmp_path / "lock").rename(tmp_path / "old")
+            assert not lock.is_held()
+            (tmp_path / "lock").write_text("")
+            assert not lock.is_held()
+        assert not lock.is_held()
+
+
+def test_time_in_the_ledger_never_runs_backwards(tmp_path):
+    """A clock set back to 1999 must not give a deadline in 1999."""
+    from datetime import UTC, datetime
+
+    from eupg.manage.requests import RequestBook
+
+    times = [datetime(2027, 1, 15, 12, tzinfo=UTC)]
+    with Ledger(tmp_path / "ledger.db", clock=lambda: times[-1]) as ledger:
+        first = ledger.append("note", {})
+        times.append(datetime(1999, 1, 1, tzinfo=UTC))
+        request = RequestBook(ledger).receive("person", "a1" * 16).request
+        assert request.due.isoformat() == "2027-02-15"
+        assert request.received_at == first.at
+        assert ledger.now() == times[0]
+        times.append(datetime(2027, 3, 1, tzinfo=UTC))
+        assert ledger.append("note", {}).at.startswith("2027-03-01")
