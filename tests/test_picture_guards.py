@@ -19,7 +19,7 @@ from eupg import (
 )
 from eupg.audit.epsilon_bound import audit_mechanism_epsilon
 from eupg.audit.linkage import linkage
-from eupg.cli.names import read_records
+from eupg.cli.tables import Columns, read_records
 from eupg.cli.training import _features
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError
@@ -83,7 +83,7 @@ def test_tables_under_a_schema_of_pictures_are_refused(tmp_path):
     with pytest.raises(DataError, match=said):
         Dataset.read(tmp_path / "t.csv", DATA.schema)
     with pytest.raises(DataError, match=said):
-        read_records(tmp_path / "t.csv", schema=tmp_path / "schema.toml", label=None)
+        read_records(tmp_path / "t.csv", Columns(schema=tmp_path / "schema.toml"))
     with pytest.raises(DataError, match=r"eupg predict works on tables.*Manager\.predict in Python"):
         _features(argparse.Namespace(columns=[]), DATA.schema)
 

@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from eupg.data.attribute import Attribute, Categorical, Listed, Missing, Numeric, Outside, Role, category_text
 from eupg.data.dataset import Dataset, Matrix
+from eupg.data.look import check_classes
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema, as_frame
 from eupg.data.score import Probabilities
@@ -108,6 +109,8 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if len(y) != len(table):
             raise ParameterError(f"X has {len(table)} rows and y has {len(y)}: pass one label a row")
         self.classes_, codes = np.unique(y, return_inverse=True)
+        if self.schema is None:
+            check_classes(len(self.classes_), len(y), "y")
         self._schema = self._declared(table, codes) if self.schema is not None else _inferred(table, len(self.classes_))
         ids = _names(records, len(table), "records")
         if len(np.unique(ids)) != len(ids):
@@ -233,7 +236,8 @@ def _inferred(table: Any, classes: int) -> Schema:
     label = Categorical(
         name=name, role=Role.LABEL, categories=tuple(map(str, range(classes))), inferred=("categories",)
     )
-    looked = Schema.infer(table.assign(**{name: "0"}), label=name, declared=[label])
+    # Columns of X are features by the convention of scikit-learn: numbers that all differ are measurements.
+    looked = Schema.infer(table.assign(**{name: "0"}), label=name, declared=[label], features=list(table.columns))
     return Schema((*map(_lenient, looked.features), label))
 
 

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from eupg.cli.names import LEARNERS, SOURCES, Recipe, read_records, recipe, source, split
+from eupg.certify.summary import readable
+from eupg.cli.names import LEARNERS, SOURCES, Recipe, recipe, source, split
 from eupg.cli.progress import steps
+from eupg.cli.tables import Columns, add_column_options, read_records
 from eupg.errors import ParameterError
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from eupg.forget.unlearner import Unlearner
 
 METHODS = ("retrain", "short-retrain", "sisa", "certified-sp", "kanonymity", "dp")
+_WITH_K, _WITH_EPSILON = ("kanonymity",), ("certified-sp", "dp")
 
 
 def add_to(commands: Any) -> None:
@@ -33,8 +36,8 @@ def add_to(commands: Any) -> None:
         help=f"some of {','.join(METHODS)}; by default all that the learner can do. Retrain and short retrain are "
         "always in",
     )
-    parser.add_argument("--k", type=int, default=30, help="of k-anonymity")
-    parser.add_argument("--epsilon", type=float, default=1.0, help="of local DP and of Certified-SP")
+    parser.add_argument("--k", type=int, help="of k-anonymity (default 30)")
+    parser.add_argument("--epsilon", type=float, help="of local DP and of Certified-SP (default 1)")
     parser.add_argument("--effort", type=int, help="epochs or trees of a full training")
     parser.add_argument("--finetune", type=int, help="epochs or trees after a request, for every method that is short")
     parser.add_argument("--forget", type=float, default=0.05, help="share of people who ask (default 0.05)")
@@ -50,11 +53,8 @@ def add_table_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name a table: a public data set, or a file with its schema."""
     parser.add_argument("source", nargs="?", help=f"a public data set: {', '.join(SOURCES)}")
     parser.add_argument("--data", type=Path, help="a CSV or Parquet file instead")
-    parser.add_argument("--schema", type=Path, help="its schema (TOML)")
-    parser.add_argument("--label", help="the column to predict, where there is no schema")
-    parser.add_argument("--subject", help="the column that names the person, where there is no schema")
-    parser.add_argument("--id", dest="identifier", help="the column of record ids")
-    parser.add_argument("--test-share", type=float, default=0.2, help="share of people held out from a file")
+    add_column_options(parser)
+    parser.add_argument("--test-share", type=float, help="share of people held out from a file (default 0.2)")
 
 
 def _compare(options: argparse.Namespace, console: Console) -> int:
@@ -64,7 +64,7 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     if options.out.suffix.lower() not in (".svg", ".png"):
         raise ParameterError(f"the picture is written as .svg or .png, got {options.out.name!r}")
     with steps(console) as watch:
-        chosen: Source = watch("load the records", lambda: table_source(options))
+        chosen: Source = watch("load the records", lambda: table_source(options, console))
         methods = _methods(options, recipe(options.learner, chosen.name))
         found = compare(
             chosen,
@@ -87,20 +87,24 @@ def _compare(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
-def table_source(options: argparse.Namespace) -> Source:
+def table_source(options: argparse.Namespace, console: Console) -> Source:
     """Return the table that the options name, split by person."""
     if (options.source is None) == (options.data is None):
         raise ParameterError(f"name one data set ({', '.join(SOURCES)}) or one file with --data")
+    columns = Columns.of(options)
     if options.source is not None:
+        extra = [*columns.passed, *(["--test-share"] if options.test_share is not None else [])]
+        if extra:
+            raise ParameterError(
+                f"{extra[0]} describes a file of your own and would be ignored with the data set {options.source!r}: "
+                "leave it out, or pass the file with --data"
+            )
         return source(options.source)
-    data = read_records(
-        options.data,
-        schema=options.schema,
-        label=options.label,
-        subject=options.subject,
-        identifier=options.identifier,
-    )
-    return split(options.data.stem, data, test_share=options.test_share, seed=options.seed)
+    table = read_records(options.data, columns)
+    for note in table.notes:
+        console.print(readable(note), markup=False)
+    share = 0.2 if options.test_share is None else options.test_share
+    return split(options.data.stem, table.data, test_share=share, seed=options.seed)
 
 
 def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]:
@@ -120,13 +124,20 @@ def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]
     unknown = [name for name in asked if name not in METHODS]
     if unknown:
         raise ParameterError(f"no method {unknown[0]!r}: choose some of {', '.join(METHODS)}")
+    for option, value, users in (("--k", options.k, _WITH_K), ("--epsilon", options.epsilon, _WITH_EPSILON)):
+        if value is not None and not set(users) & set(asked):
+            raise ParameterError(
+                f"{option} belongs to {' and '.join(users)}, which are not among the methods compared: leave it out, "
+                "or add one of them to --methods"
+            )
+    k, epsilon = 30 if options.k is None else options.k, 1.0 if options.epsilon is None else options.epsilon
     methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.brisk, short)}
     if "sisa" in asked:
         methods["SISA"] = SISA(learner, full)
     if "certified-sp" in asked:
-        methods["Certified-SP"] = CertifiedSP(learner, full, short, epsilon=options.epsilon)
+        methods["Certified-SP"] = CertifiedSP(learner, full, short, epsilon=epsilon)
     if "kanonymity" in asked:
-        methods[f"EUPG, k={options.k}"] = EUPG(ProbabilisticKAnonymity(options.k), learner, full, short)
+        methods[f"EUPG, k={k}"] = EUPG(ProbabilisticKAnonymity(k), learner, full, short)
     if "dp" in asked:
-        methods[f"EUPG, ε={options.epsilon:g}"] = EUPG(LocalDP(options.epsilon), learner, full, short)
+        methods[f"EUPG, ε={epsilon:g}"] = EUPG(LocalDP(epsilon), learner, full, short)
     return methods

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from eupg.data import sources
-from eupg.data.dataset import Dataset, read_table
-from eupg.data.schema import Schema
+from eupg.data.dataset import Dataset
 from eupg.data.score import accuracy, auc
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
@@ -28,6 +27,13 @@ SOURCES = ("rand_hie", "adult", "heart", "credit")
 LEARNERS = ("xgboost", "lightgbm", "mlp", "logistic")
 GUARANTEES = ("kanonymity", "dp", "synthesis", "dpsgd")
 PRIVATE_EPOCHS = 5
+# The options of each guarantee: those of the others are refused with it.
+PARAMETERS = {
+    "kanonymity": ("k",),
+    "dp": ("epsilon", "label_epsilon"),
+    "synthesis": ("epsilon", "delta", "max_records"),
+    "dpsgd": ("epsilon", "delta", "max_records"),
+}
 
 
 @dataclass(frozen=True)
@@ -77,21 +83,42 @@ def base_recipe(options: argparse.Namespace, learner: Learner, effort: int) -> t
 
 def follow_plan(options: argparse.Namespace) -> list[str]:
     """Take guarantee, exposure and learner from a plan; return what certificates must say because of it."""
-    chosen = ("guarantee", "k", "epsilon", "max_records", "exposure", "learner")
-    given = [f"--{name.replace('_', '-')}" for name in chosen if getattr(options, name) is not None]
+    chosen = ("guarantee", "k", "epsilon", "delta", "label_epsilon", "max_records", "exposure", "learner")
+    given = [_option(name) for name in chosen if getattr(options, name) is not None]
     if given:
         raise ParameterError(f"the plan chooses {', '.join(given)}: pass --plan without it, or no plan")
     try:
         values = json.loads(options.plan.read_text(encoding="utf-8"))
         take, looked = values["take"], str(values["not_covered"])
+        if take is None:
+            raise ParameterError(f"{options.plan} recommends nothing: pass --guarantee and --learner yourself")
         kind, _, value = str(take["guarantee"]).partition("=")
         options.guarantee = {"k": "kanonymity", "ε": "dp", "synthetic ε": "synthesis"}[kind]
         options.k, options.epsilon = (int(value), None) if kind == "k" else (None, float(value))
         options.exposure, options.learner = float(take["exposure"]), str(take["learner"])
         options.max_records = int(take["max_records"]) if options.guarantee == "synthesis" else None
+    except ParameterError:
+        raise
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise DataError(f"{options.plan} is no plan ({error!r}): pass a file that eupg plan --out wrote") from error
     return [looked]
+
+
+def check_parameters(options: argparse.Namespace, asked: Sequence[str], known: Sequence[str] = GUARANTEES) -> None:
+    """Refuse options that belong to none of the guarantees asked for."""
+    own = sorted({name for guarantee in asked for name in PARAMETERS[guarantee]})
+    for name in sorted({name for guarantee in known for name in PARAMETERS[guarantee]}.difference(own)):
+        if getattr(options, name, None) is not None:
+            whose = [guarantee for guarantee in known if name in PARAMETERS[guarantee]]
+            raise ParameterError(
+                f"{_option(name)} belongs to --guarantee {' or '.join(whose)} and would be ignored with "
+                f"{' and '.join(asked)}, which can have {', '.join(map(_option, own))}: leave it out, or choose "
+                "another guarantee"
+            )
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
 
 
 def mechanism(options: argparse.Namespace) -> Mechanism | ProtectedTraining:
@@ -128,22 +155,6 @@ def source(name: str) -> Source:
     return found
 
 
-def read_records(
-    path: Path, *, schema: Path | None, label: str | None, subject: str | None = None, identifier: str | None = None
-) -> Dataset:
-    """Read a table under a schema from a file, or under one inferred from the table itself."""
-    if schema is not None:
-        if not schema.is_file():
-            raise DataError(f"no file {schema}: pass the schema as TOML, as Schema.infer(…).to_toml() writes it")
-        return Dataset.read(path, Schema.from_toml(schema.read_text(encoding="utf-8")), ids=identifier)
-    if label is None:
-        raise ParameterError("which column is to be predicted? pass --label, or a --schema that says so")
-    names = [name for name in (subject, identifier) if name is not None]
-    table = read_table(path, names=names)
-    inferred = Schema.infer(table, label=label, subject=subject, identifiers=[identifier] if identifier else [])
-    return Dataset.from_table(table, inferred, ids=identifier)
-
-
 def split(name: str, data: Dataset, *, test_share: float, seed: int) -> Source:
     """Split a user's records by person into training and test."""
     if not 0 < test_share < 1:
@@ -151,6 +162,7 @@ def split(name: str, data: Dataset, *, test_share: float, seed: int) -> Source:
     people = np.random.default_rng(seed).permutation(np.unique(data.subjects))
     count = round(test_share * len(people))
     if not 0 < count < len(people):
-        raise DataError(f"{len(people)} people cannot be split into training and test: bring more records")
+        units = "people" if data.names_people else "records"
+        raise DataError(f"{len(people)} {units} cannot be split into training and test: bring more records")
     test = data.where_subjects(people[:count].tolist())
     return Source(name, data.select(~test), data.select(test), auc if data.schema.classes == 2 else accuracy)

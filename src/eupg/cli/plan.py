@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from eupg.cli.compare import add_table_options, table_source
-from eupg.cli.names import LEARNERS, careful_recipe
+from eupg.cli.names import LEARNERS, careful_recipe, check_parameters
 from eupg.cli.progress import steps
 from eupg.cli.workspace import add_command, show
-from eupg.errors import ParameterError, StorageError
+from eupg.errors import EupgError, ParameterError, StorageError
 
 if TYPE_CHECKING:
+    from eupg.plan.advice import Advice
+    from eupg.plan.frontier import Frontier
     from eupg.protect.mechanism import Mechanism
 
 PLANNED = ("kanonymity", "dp", "synthesis")
@@ -31,7 +33,7 @@ def add_to(commands: Any) -> None:
     plan.add_argument("--guarantee", choices=PLANNED, action="append", help="only this one; may be repeated")
     plan.add_argument("--k", type=int, action="append", help="of k-anonymity; may be repeated (default 10, 30, 100)")
     plan.add_argument("--epsilon", type=float, action="append", help="of dp, synthesis; may be repeated (default 1, 4)")
-    plan.add_argument("--max-records", type=int, default=1, help="records used of one person (synthesis; default 1)")
+    plan.add_argument("--max-records", type=int, help="records used of one person (synthesis; default 1)")
     plan.add_argument(
         "--exposure",
         type=float,
@@ -48,43 +50,74 @@ def add_to(commands: Any) -> None:
 def _plan(options: argparse.Namespace, console: Console) -> int:
     from eupg.plan.advice import LOOKED, advise
     from eupg.plan.frontier import EXPOSURES, measure
-    from eupg.plan.show import picture, table
+    from eupg.plan.show import table
 
     if options.picture.suffix.lower() not in (".svg", ".png"):
         raise ParameterError(f"the picture is written as .svg or .png, got {options.picture.name!r}")
+    check_parameters(options, options.guarantee or PLANNED, PLANNED)
+    mechanisms = _mechanisms(options)
+    for path in (options.picture, options.out):
+        # Before anything is measured: figures that cannot be written would be lost.
+        if path is not None and not path.parent.is_dir():
+            raise StorageError(f"there is no folder {path.parent}: make it, or name another file")
     with steps(console) as watch:
-        source = watch("load the records", lambda: table_source(options))
+        source = watch("load the records", lambda: table_source(options, console))
         frontier = measure(
             source,
             careful_recipe(options.learner),
-            _mechanisms(options),
+            mechanisms,
             exposures=tuple(options.exposure or EXPOSURES),
             seed=options.seed,
             watch=watch,
         )
     advice = advise(frontier, tolerance=options.tolerance, requests_a_month=options.requests_per_month)
-    drawn = picture(frontier, advice, options.picture)
+    # First of all the figures: what fails after this cannot take them away.
+    console.print(table(frontier, advice))
+    drawn, picture_words = _picture(frontier, advice, options.picture)
     chosen = advice.point
-    values = {
-        "advice": advice.words,
-        "take": {
+    taken = None
+    if chosen is not None:
+        taken = {
             "guarantee": chosen.guarantee,
             "exposure": chosen.exposure,
             "learner": options.learner,
-            "max_records": options.max_records,
-        },
+            "max_records": _records(options),
+        }
+    values = {
+        "advice": advice.words,
+        "take": taken,
+        "complete": not frontier.interrupted,
         "points": [p.to_json() for p in frontier.points],
+        "unmeasured": [u.to_json() for u in frontier.unmeasured],
         "not_covered": LOOKED,
-        "picture": str(drawn),
+        "picture": drawn,
     }
     if options.out is not None:
         try:
             options.out.write_text(json.dumps(values, indent=1), encoding="utf-8")
         except OSError as error:
             raise StorageError(f"the plan could not be written ({error}): name another file") from error
-    console.print(table(frontier, advice))
-    show(options, console, f"{advice.words}\n{LOOKED}\nPicture: {drawn}", values)
-    return 0
+    show(options, console, f"{advice.words}\n{LOOKED}\n{picture_words}", values)
+    if frontier.interrupted:
+        return 130
+    return 0 if chosen is not None else 1
+
+
+def _picture(frontier: Frontier, advice: Advice, path: Path) -> tuple[str | None, str]:
+    """Draw the picture; return where it is, and what to say. A plan is worth having without one."""
+    from eupg.plan.show import picture
+
+    try:
+        drawn = str(picture(frontier, advice, path))
+    except ModuleNotFoundError as error:
+        return None, f"No picture: it needs {error.name}: pip install 'eupg[demo]'"
+    except (EupgError, OSError) as error:
+        return None, f"No picture: {error}"
+    return drawn, f"Picture: {drawn}"
+
+
+def _records(options: argparse.Namespace) -> int:
+    return 1 if options.max_records is None else int(options.max_records)
 
 
 def _mechanisms(options: argparse.Namespace) -> dict[str, Mechanism]:
@@ -99,6 +132,6 @@ def _mechanisms(options: argparse.Namespace) -> dict[str, Mechanism]:
     if "dp" in wanted:
         found |= {f"ε={e:g}": LocalDP(e) for e in options.epsilon or (1.0, 4.0)}
     if "synthesis" in wanted:
-        records = options.max_records
+        records = _records(options)
         found |= {f"synthetic ε={e:g}": DPSynthesis(e, max_records=records) for e in options.epsilon or (1.0, 4.0)}
     return found

@@ -102,10 +102,10 @@ def _status(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
         found = manager.status()
     requests = found.requests
+    whose = f" of {counted(found.people, 'person', 'people')}" if found.names_people else ""
     lines = [
         f"Serves model {found.served[:12]}… since {found.since[:16].replace('T', ' ')} UTC; release {found.releases}.",
-        f"{counted(found.records, 'record')} of {counted(found.people, 'person', 'people')} in training, "
-        f"{counted(found.held_out, 'record')} held out.",
+        f"{counted(found.records, 'record')}{whose} in training, {counted(found.held_out, 'record')} held out.",
         f"Running now: {found.running or 'nothing'}.",
         "Requests: "
         + (", ".join(f"{n:,} {state}" for state, n in requests.counts.items() if n) or "none")

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
 
+from eupg.certify.summary import readable
 from eupg.cli.names import (
     GUARANTEES,
     LEARNERS,
     base_recipe,
     careful_recipe,
+    check_parameters,
     follow_plan,
     mechanism,
-    read_records,
     recipe,
 )
-from eupg.cli.workspace import add_command, opened, show
+from eupg.cli.tables import Columns, add_column_options, read_records
+from eupg.cli.workspace import add_command, counted, opened, show
 from eupg.data.dataset import Dataset, read_table
 from eupg.data.picture import require_table
 from eupg.errors import DataError, ParameterError, StorageError
@@ -36,10 +39,7 @@ def add_to(commands: Any) -> None:
     """Add the commands."""
     train = add_command(commands, "train", "protect, pretrain, finetune and deploy a model of your records", _train)
     train.add_argument("--data", type=Path, required=True, metavar="FILE", help="the records: CSV or Parquet")
-    train.add_argument("--label", metavar="COL", help="the column to predict, where there is no schema")
-    train.add_argument("--subject", metavar="COL", help="the column that names the person")
-    train.add_argument("--id", dest="identifier", metavar="COL", help="the column of record ids")
-    train.add_argument("--schema", type=Path, metavar="FILE", help="public bounds and categories (TOML)")
+    add_column_options(train)
     train.add_argument("--guarantee", choices=GUARANTEES, help="needed unless --plan says it")
     train.add_argument("--k", type=int, help="smallest group (kanonymity; default 30)")
     train.add_argument("--epsilon", type=float, help="privacy budget, of a record (dp) or a person (others); default 1")
@@ -64,7 +64,15 @@ def add_to(commands: Any) -> None:
     train.add_argument("--seed", type=int, help="repeat a run exactly; what it protects is then not private")
     more = add_command(commands, "add", "take in new records", _add)
     more.add_argument("--data", type=Path, required=True, metavar="FILE", help="the new records")
-    more.add_argument("--id", dest="identifier", metavar="COL", help="the column of record ids")
+    more.add_argument(
+        "--id", dest="identifier", metavar="COL", help="the column of record ids; without one, ids are generated"
+    )
+    more.add_argument(
+        "--repeated",
+        choices=("skip", "add"),
+        help="without record ids: leave out records that equal some held already, or add them as further records; by "
+        "default a table that seems to have been added before is refused",
+    )
     add_command(commands, "renew", "make a second release of the records that are left", _renew)
     predict = add_command(commands, "predict", "predict with the served model", _predict)
     predict.add_argument("--data", type=Path, required=True, metavar="FILE", help="rows to predict for")
@@ -72,24 +80,29 @@ def add_to(commands: Any) -> None:
 
 
 def _train(options: argparse.Namespace, console: Console) -> int:
-    data = read_records(
-        options.data,
-        schema=options.schema,
-        label=options.label,
-        subject=options.subject,
-        identifier=options.identifier,
-    )
     looked = follow_plan(options) if options.plan is not None else []
     if options.guarantee is None or options.learner is None:
         raise ParameterError(
             "which guarantee and learner? pass --guarantee and --learner, or --plan with a plan's file"
         )
+    check_parameters(options, [options.guarantee])
+    if options.top_up and options.exposure in (None, 0, 1):
+        raise ParameterError(
+            "--top-up replaces exposed people who leave, and here nobody or everybody is exposed: pass --exposure "
+            "between 0 and 1 with it, or leave it out"
+        )
+    table = read_records(options.data, Columns.of(options))
+    for note in table.notes:
+        console.print(readable(note), markup=False)
     method = _method(options)
     rng = None if options.seed is None else Seeded(options.seed)
     with opened(options, console, method, rng=rng, ledger=options.ledger) as manager:
-        manager.train(data, hold_out=options.hold_out, not_covered=looked)
+        manager.train(table.data, hold_out=options.hold_out, not_covered=looked)
         status = manager.status()
-    words = [f"Trained on {status.records:,} records of {status.people:,} people; {status.held_out:,} are held out."]
+    whose = f" of {status.people:,} people" if status.names_people else ""
+    words = [f"Trained on {status.records:,} records{whose}; {status.held_out:,} are held out."]
+    if not status.names_people:
+        words.append("No column names the person: each record counts by itself.")
     words += ["For a record that is forgotten:", status.claim]
     if options.schema is None:
         words.append(
@@ -124,10 +137,30 @@ def _method(options: argparse.Namespace) -> EUPG:
 
 def _add(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
-        data = Dataset.read(options.data, manager.space.schema, ids=options.identifier)
-        manager.add(data)
+        schema = manager.space.schema
+        table = read_table(options.data, schema, names=[options.identifier] if options.identifier else [])
+        has_ids = options.identifier is not None or [a.name in table for a in schema.identifiers] == [True]
+        if has_ids and options.repeated is not None:
+            raise ParameterError("--repeated is for tables without record ids, and this one has them: leave it out")
+        data = Dataset.from_table(table, schema, ids=options.identifier)
+        added = manager.add(data, fresh_ids=not has_ids, repeated=options.repeated or "refuse")
         status = manager.status()
-    show(options, console, f"{len(data):,} records added; forgetting them will be exact.", status.to_json())
+    exact = "; forgetting them will be exact" if not added.returned else ""
+    words = [f"{counted(added.records, 'record')} added{exact}."]
+    if added.prefix is not None:
+        first, last = (f"{added.prefix}-{row}" for row in (0, len(data) - 1))
+        words.append(
+            f"Record ids were generated: {first} to {last}, a random prefix and the row number in {options.data.name}."
+        )
+    if added.repeated:
+        done = "left out" if options.repeated == "skip" else "added as further records"
+        words.append(f"{added.repeated:,} of {len(data):,} equal records that are held already: they were {done}.")
+    if added.returned:
+        words.append(
+            f"Of these, {counted(added.returned, 'record')} of people who were forgotten before: they are in the "
+            "training records again, and earlier releases that held them still count."
+        )
+    show(options, console, "\n".join(words), status.to_json() | {"added": asdict(added)})
     return 0
 
 

@@ -88,6 +88,12 @@ class Comparison:
     repetitions: int
     references: int
     rows: tuple[Row, ...]
+    names_people: bool = True
+
+    @property
+    def units(self) -> str:
+        """What is counted: people, or records where nobody knows whose they are."""
+        return "people" if self.names_people else "records"
 
     def speed_up(self, row: Row) -> float:
         """Return how many times as fast as retraining a method forgets."""

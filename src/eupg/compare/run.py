@@ -63,7 +63,8 @@ def compare(
     everyone = np.unique(source.train.subjects)
     count = max(1, round(forget * len(everyone)))
     if count >= len(everyone):
-        raise DataError(f"{count} of {len(everyone)} people would be forgotten: leave at least one, or lower forget")
+        units = "people" if source.train.names_people else "records"
+        raise DataError(f"{count} of {len(everyone)} {units} would be forgotten: leave at least one, or lower forget")
     for name, method in methods.items():
         watch(f"{name}: warm up", lambda method=method: _warm_up(method, source.train))  # type: ignore[misc]
     rows: dict[str, list[Run]] = {name: [] for name in methods}
@@ -82,6 +83,7 @@ def compare(
         repetitions,
         references,
         tuple(Row(name, tuple(runs)) for name, runs in rows.items()),
+        source.train.names_people,
     )
 
 

@@ -33,7 +33,7 @@ def claim_label(claim: Guarantee) -> str:
 def table(found: Comparison) -> Table:
     """Return the table: one row a method."""
     title = (
-        f"{found.source}: {found.forgotten:,} of {found.people:,} people forgotten, "
+        f"{found.source}: {found.forgotten:,} of {found.people:,} {found.units} forgotten, "
         f"{found.repetitions} repetition{'s' * (found.repetitions > 1)}; utility is {found.utility_name} in percent"
     )
     out = Table(title=title, title_justify="left", expand=False, show_lines=True)
@@ -60,7 +60,7 @@ def notes(found: Comparison) -> list[str]:
     if found.references:
         lines.append(
             f"Audit: RMIA, offline, {found.references} reference models trained from scratch on halves of the retained "
-            "records and shared by all methods; members are the forgotten people's records, non-members the test "
+            "records and shared by all methods; members are the records forgotten, non-members the test "
             "records. 50 is chance; in brackets the 95 % interval after forgetting, for the choice of records."
         )
     lines.append(
@@ -102,7 +102,9 @@ def _draw(axes: Any, found: Comparison) -> None:
     _label_points(axes, points, [f"{row.method}\n{claim_label(row.claim)}" for row in found.rows])
     axes.set(xscale="log", xlabel="seconds to forget (logarithmic; left is faster)")
     axes.set_ylabel(f"{found.utility_name} after forgetting, %")
-    axes.set_title(f"{found.source}: {found.forgotten:,} of {found.people:,} people forgotten", fontsize=10, loc="left")
+    axes.set_title(
+        f"{found.source}: {found.forgotten:,} of {found.people:,} {found.units} forgotten", fontsize=10, loc="left"
+    )
     axes.margins(x=0.12, y=0.12)
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
     axes.grid(color="#dddddd", linewidth=0.6)

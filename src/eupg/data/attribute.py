@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Column = NDArray[np.float64]
+# The most points of a public grid that every mechanism can add noise to.
+MOST_POINTS = 2**20
 
 
 class Role(StrEnum):
@@ -141,7 +143,11 @@ class Numeric(Attribute):
     @property
     def points(self) -> int:
         """Number of values on the public grid, from ``lower`` to ``upper``."""
-        return int(np.ceil((self.upper - self.lower) / self.resolution - 1e-9)) + 1
+        steps = (self.upper - self.lower) / self.resolution
+        if np.isinf(steps):
+            # The range itself may be beyond the largest number where the number of steps is not.
+            steps = self.upper / self.resolution - self.lower / self.resolution
+        return int(np.ceil(steps - 1e-9)) + 1
 
     def encode(self, column: pd.Series) -> Column:
         """Return the numbers, clipped to the bounds where the schema says so."""

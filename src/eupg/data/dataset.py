@@ -141,6 +141,11 @@ class Dataset:
         """All record ids."""
         return frozenset(self.ids.tolist())
 
+    @cached_property
+    def names_people(self) -> bool:
+        """Whether it is known which records belong to one person; otherwise each record counts by itself."""
+        return self.schema.subject is not None or len(np.unique(self.subjects)) < len(self)
+
     def select(self, rows: NDArray[np.bool_]) -> Dataset:
         """Return the records at which the mask is true."""
         mask = np.asarray(rows, dtype=bool)
@@ -179,7 +184,8 @@ class Dataset:
         if (count > 1).any():
             raise DataError(
                 f"{(count > 1).sum()} ids of {len(more)} new records are taken, first {str(ids[count > 1][0])!r}: "
-                "every record needs its own, so load them with ids= or an identifier column"
+                "every record needs its own, so load them with ids= or an identifier column, or let ids be generated "
+                "(Manager.add with fresh_ids, or eupg add without --id)"
             )
         return Dataset(
             self.schema,

@@ -192,26 +192,42 @@ class Schema:
         identifiers: Sequence[str] = (),
         confidential: Sequence[str] = (),
         declared: Iterable[Attribute] = (),
+        features: Sequence[str] = (),
     ) -> Schema:
         """Describe a pandas, Arrow or polars table by looking at it; every fact read this way is marked ``inferred``.
 
         Attributes in ``declared`` are taken as they are; the rest of the table is looked at. Bounds of numbers are
         rounded outward to 1, 2 or 5 times a power of ten (0 stays 0), so that the largest of 4242.5 is kept as 5000.
         A constant column gets two different bounds too, unless its one value is itself such a round number.
+
+        Whole numbers have a resolution of 1, unless their range is so wide that the grid would have more points than
+        every mechanism can take (1,048,576). Then the resolution is the least of 1, 2 or 5 times a power of ten that
+        fits, and ``inferred`` says ``"resolution (coarsened)"``.
+
+        A column of text or whole numbers in which all values differ seems to name records and is refused. ``features``
+        lists such columns of whole numbers that are measurements. A label with more than 100 distinct values, or with
+        more than 20 and fewer than two rows per value, is refused unless it is declared: only classification is
+        supported.
         """
         table = as_frame(table)
         known = {a.name: a for a in declared}
-        for name in (label, *identifiers, *confidential, *([subject] if subject else ()), *known):
+        for name in (label, *identifiers, *confidential, *features, *([subject] if subject else ()), *known):
             if name not in table.columns:
                 raise SchemaError(f"no column {name!r} in the table; it has {list(table.columns)}")
         roles = dict.fromkeys(confidential, Role.CONFIDENTIAL) | {label: Role.LABEL}
         keys = dict.fromkeys(identifiers, Role.IDENTIFIER) | ({subject: Role.SUBJECT} if subject else {})
         whose = table[subject] if subject else None
+
+        def looked(name: str) -> Attribute:
+            role = roles.get(name, Role.QUASI_IDENTIFIER)
+            return look_at(table[name], name, role, whose, is_measurement=name in features)
+
+        # The label first: where it is not one of classes, nothing else matters.
+        if label not in known and label not in keys:
+            known[label] = looked(label)
         return cls(
             tuple(
-                known.get(name)
-                or (Key(name=name, role=keys[name]) if name in keys else None)
-                or look_at(table[name], name, roles.get(name, Role.QUASI_IDENTIFIER), whose)
+                known.get(name) or (Key(name=name, role=keys[name]) if name in keys else None) or looked(name)
                 for name in table.columns
             )
         )

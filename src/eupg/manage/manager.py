@@ -23,15 +23,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from eupg.audit.attack import Attack
 from eupg.audit.report import AuditReport
 from eupg.audit.rmia import RMIA
 from eupg.certify.certificate import Certificate, sign
 from eupg.data.dataset import Dataset, Matrix
 from eupg.data.score import Probabilities
-from eupg.errors import EupgError, ParameterError, WorkspaceState
+from eupg.errors import DataError, EupgError, ParameterError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.learn.learner import Model
+from eupg.manage.additions import Added, Repeated, check_repeats, fresh_prefix, held_already, with_ids
 from eupg.manage.auditing import audit_served
 from eupg.manage.checking import check_certificate, check_workspace
 from eupg.manage.description import agrees, rebuild
@@ -160,10 +163,49 @@ class Manager:
         with self._changing("renew"):
             self._workshop.renew()
 
-    def add(self, records: Dataset) -> None:
-        """Take in new records, which never touch the base model; those of people held out are held out, too."""
+    def add(self, records: Dataset, *, fresh_ids: bool = False, repeated: Repeated | str = Repeated.REFUSE) -> Added:
+        """Take in new records, which never touch the base model; those of people held out are held out, too.
+
+        Parameters
+        ----------
+        records
+            The new records, under the schema of the workspace.
+        fresh_ids
+            Whether ids are generated in place of those the records have, which in a table without a column of ids are
+            row numbers and were taken by the first table. A generated id was never used here, by a forgotten record
+            included. It is a random prefix, which is returned, and the number of the row.
+        repeated
+            With fresh ids: what to do if records equal some that are held already, as when a table is added twice.
+            ``"refuse"`` them, ``"skip"`` them, or ``"add"`` them as further records. People are compared too, where
+            they are known; otherwise records of different people may be equal, and only tables of which at least half
+            is held already are refused.
+        """
+        if repeated not in list(Repeated):
+            raise ParameterError(f"repeated must be one of {[str(r) for r in Repeated]}, got {repeated!r}")
         with self._changing("add"):
+            current = self.space.current()
+            roll, prefix, repeats = self.space.roll(current), None, 0
+            if fresh_ids:
+                prefix = fresh_prefix(roll, self.space.key, len(records), self._rng)
+                records = with_ids(records, prefix)
+                records, repeats = self._unrepeated(records, Repeated(repeated))
+            people, place = np.unique(records.subjects, return_inverse=True)
+            back = np.array(roll.forgotten_people(self.space.key, people.tolist()), dtype=bool)[place]
             self._workshop.add(records)
+        return Added(len(records), prefix, repeats, int(back.sum()))
+
+    def _unrepeated(self, records: Dataset, repeated: Repeated) -> tuple[Dataset, int]:
+        """Return the records to add, and how many equal records that are held already."""
+        data, held = self.space.read(self.space.current())
+        equal = held_already(records, data.plus(held))
+        repeats = int(equal.sum())
+        if repeated is Repeated.REFUSE:
+            check_repeats(repeats, records)
+        if repeated is not Repeated.SKIP:
+            return records, repeats
+        if equal.all():
+            raise DataError(f"all {len(records):,} new records equal records that are held already: nothing to add")
+        return records.select(~equal), repeats
 
     def request_erasure(
         self, *, subject: str | None = None, record: str | None = None, channel: str | None = None, accept: bool = True

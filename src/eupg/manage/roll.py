@@ -174,6 +174,15 @@ class Roll:
     def _records(self) -> Index:
         return Index.of(self.records)
 
+    def knows_records(self, key: bytes, names: Iterable[str]) -> bool:
+        """Tell whether any of these record ids was ever taken in; those of forgotten records count, too."""
+        return any(len(rows) for rows in self._records.rows([d.hex() for d in _digests(key, b"eupg record", names)]))
+
+    def forgotten_people(self, key: bytes, names: Sequence[str]) -> list[bool]:
+        """Tell of each person whether they were here and all of their records are gone."""
+        found = self._people.rows([d.hex() for d in _digests(key, b"eupg person", names)])
+        return [len(rows) > 0 and bool(self.gone[rows].all()) for rows in found]
+
     def count_people(self, rows: Rows) -> int:
         """Count the people whom these rows belong to."""
         return len(np.unique(self._people.number[rows]))

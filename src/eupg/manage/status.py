@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from eupg.errors import LockHeld
 from eupg.manage.lock import Owner, WorkspaceLock, read_owner
 from eupg.manage.request_index import Status
@@ -25,6 +27,8 @@ class WorkspaceStatus:
         How many releases were made.
     records, people, held_out
         Records and people in training, and records held out.
+    names_people
+        Whether it is known which records belong to one person; otherwise each record was counted as one.
     claim
         What will hold for a record of the last release once it is forgotten, in words.
     requests
@@ -45,6 +49,7 @@ class WorkspaceStatus:
     requests: Status
     waiting: tuple[Mapping[str, str], ...]
     running: str | None
+    names_people: bool = True
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
@@ -76,6 +81,7 @@ def status_of(space: Workspace) -> WorkspaceStatus:
         requests=requests,
         waiting=tuple({"request": r.id, "state": str(r.state), "due": r.due.isoformat()} for r in waiting),
         running=running(space),
+        names_people=space.schema.subject is not None or roll.count_people(np.ones_like(roll.gone)) < len(roll.gone),
     )
 
 

@@ -19,14 +19,14 @@ class Advice:
     Parameters
     ----------
     point
-        What to take.
+        What to take; None where too little was measured to recommend anything.
     within
         Whether it is within the tolerance of full retraining.
     words
         The reason, and what speaks against it.
     """
 
-    point: Point
+    point: Point | None
     within: bool
     words: str
 
@@ -43,8 +43,10 @@ def advise(frontier: Frontier, *, tolerance: float = 0.3, requests_a_month: floa
     requests_a_month
         How many people ask.
     """
-    retrain, short = frontier.named("Retrain"), frontier.named("Short retrain")
-    mine = [p for p in frontier.points if not p.is_control]
+    retrain, mine = frontier.named("Retrain"), [p for p in frontier.points if not p.is_control]
+    if retrain is None or not mine:
+        lacking = "full retraining, the yardstick, was not measured" if mine else "no guarantee was measured"
+        return Advice(None, False, " ".join([f"No advice: {lacking}.", *_incomplete(frontier)]))
     good = [p for p in mine if p.utility >= retrain.utility - tolerance]
     chosen = min(good, key=lambda p: (p.expected_s, -p.utility)) if good else max(mine, key=lambda p: p.utility)
     words = (
@@ -65,27 +67,35 @@ def advise(frontier: Frontier, *, tolerance: float = 0.3, requests_a_month: floa
         f"At {requests_a_month:g} requests a month that is {yearly[0]} of training a year, with full retraining "
         f"{yearly[1]}."
     )
-    words += _against(frontier, chosen, short)
+    words += [*_against(frontier, chosen), *_incomplete(frontier)]
     return Advice(chosen, bool(good), " ".join(words))
 
 
-def _against(frontier: Frontier, chosen: Point, short: Point) -> list[str]:
+def _incomplete(frontier: Frontier) -> list[str]:
+    """Say that rows are missing."""
+    count = len(frontier.unmeasured)
+    if frontier.interrupted:
+        return [f"The plan was interrupted: {count} of {count + len(frontier.points)} rows were not measured."]
+    return [f"{count} of {count + len(frontier.points)} rows were not measured, for the reasons listed."] * (count > 0)
+
+
+def _against(frontier: Frontier, chosen: Point) -> list[str]:
     """Say plainly which exact controls do better."""
-    words = []
-    gap = short.utility - chosen.utility
-    cost = f"at {_seconds(short.expected_s)} an erasure, each time"
-    if gap >= 0:
+    words, short = [], frontier.named("Short retrain")
+    if short is not None:
+        gap, cost = short.utility - chosen.utility, f"at {_seconds(short.expected_s)} an erasure, each time"
         words.append(
             f"The short retrain is exact and {gap:.1f} points better, {cost}: if you can afford that, take it."
+            if gap >= 0
+            else f"The short retrain is exact and {-gap:.1f} points worse, {cost}."
         )
-    else:
-        words.append(f"The short retrain is exact and {-gap:.1f} points worse, {cost}.")
     alike = [p for p in frontier.points if p.is_control and p.exposure is not None and p.exposure == chosen.exposure]
     for point in alike:
         if point.utility >= chosen.utility:
             words.append(
-                f"Training from scratch on the same {point.exposure:.1%} of people is exact for everybody else and "
-                f"{point.utility - chosen.utility:.1f} points better: the protected base does not pay at this exposure."
+                f"Training from scratch on the same {point.exposure:.1%} of {frontier.units} is exact for all others "
+                f"and {point.utility - chosen.utility:.1f} points better: the protected base does not pay at this "
+                "exposure."
             )
     return words
 

@@ -3,6 +3,9 @@
 People are split once: some are held out to measure utility, the others are what a workspace would train on. Everything
 is fitted by the one rule of :mod:`eupg.learn.recipes`. A plan looks at raw records, those held out among them; whatever
 is trained by its advice carries a sentence that says so.
+
+What was measured is never thrown away. A row that cannot be measured is listed with its reason, and whoever interrupts
+a plan gets the rows that were measured until then.
 """
 
 from __future__ import annotations
@@ -11,13 +14,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
-from eupg.errors import DataError, ParameterError
+from eupg.errors import DataError, EupgError, ParameterError
 from eupg.forget.eupg import EUPG, FEWEST_EXPOSED
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
@@ -78,18 +81,79 @@ class Point:
 
 
 @dataclass(frozen=True)
+class Unmeasured:
+    """One way to train and to forget that was not measured, and why.
+
+    Parameters
+    ----------
+    name, guarantee, exposure
+        As those of a :class:`Point`.
+    reason
+        Why there are no figures.
+    """
+
+    name: str
+    guarantee: str | None
+    exposure: float | None
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
 class Frontier:
-    """All points, of one table and learner."""
+    """All points, of one table and learner.
+
+    Parameters
+    ----------
+    table
+        What the table is called.
+    records, people
+        How many there are to train on; each record counts as a person where ``names_people`` is false.
+    utility_name
+        What utility is measured by.
+    points
+        The ways that were measured.
+    unmeasured
+        Those that were not, with their reasons.
+    names_people
+        Whether it is known which records belong to one person.
+    interrupted
+        Whether the measurement was interrupted.
+    """
 
     table: str
     records: int
     people: int
     utility_name: str
     points: tuple[Point, ...]
+    unmeasured: tuple[Unmeasured, ...] = ()
+    names_people: bool = True
+    interrupted: bool = False
 
-    def named(self, name: str) -> Point:
-        """Return the point of that name."""
-        return next(p for p in self.points if p.name == name)
+    @property
+    def units(self) -> str:
+        """What is counted: people, or records where nobody knows whose they are."""
+        return "people" if self.names_people else "records"
+
+    def named(self, name: str) -> Point | None:
+        """Return the point of that name, or None if it was not measured."""
+        return next((p for p in self.points if p.name == name), None)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One row of the plan, and how it is measured."""
+
+    name: str
+    guarantee: str | None
+    exposure: float | None
+    measure: Callable[[], Point]
+
+    def because(self, reason: str) -> Unmeasured:
+        return Unmeasured(self.name, self.guarantee, self.exposure, reason)
 
 
 def measure(
@@ -103,6 +167,10 @@ def measure(
 ) -> Frontier:
     """Measure every guarantee at every exposure, and the controls.
 
+    A row that fails does not end the others: it is listed as unmeasured, with the reason. An interruption from the
+    keyboard ends the measurement, and the rows measured until then are returned. Only if there are none is the first
+    error, or the interruption, raised.
+
     Parameters
     ----------
     source
@@ -112,46 +180,94 @@ def measure(
     mechanisms
         Guarantees by name.
     exposures
-        Shares of people seen raw; those of too few people to fine-tune on are left out.
+        Shares of people seen raw; those of too few people to fine-tune on are not measured.
     seed
         Makes it repeatable; nothing that is made here is kept or served.
     watch
         Told of every step.
     """
-    people = len(np.unique(source.train.subjects))
+    people, units = len(np.unique(source.train.subjects)), "people" if source.train.names_people else "records"
     if people < _FEWEST_PEOPLE:
-        raise DataError(f"a plan needs at least {_FEWEST_PEOPLE} people to train on, got {people}: bring more records")
+        raise DataError(f"a plan needs at least {_FEWEST_PEOPLE} {units} to train on, got {people}: bring more records")
     if not mechanisms or not all(0 <= e <= 1 for e in exposures):
         raise ParameterError(f"a plan needs a guarantee and exposures from 0 to 1, got {list(exposures)!r}")
     rng = Seeded(seed)
-    # Shares of too few people to fine-tune on are left out.
-    exposures = [e for e in exposures if e == 0 or round(e * people) >= FEWEST_EXPOSED]
-    points = _controls(source, recipe, exposures, rng, watch)
+    tasks = _controls(source, recipe, exposures, rng, watch)
     for name, mechanism in mechanisms.items():
-        points += _guarantee(source, recipe, name, mechanism, exposures, rng, watch)
-    utility_name = getattr(source.utility, "__name__", "utility")
-    return Frontier(source.name, len(source.train), people, utility_name, tuple(points))
+        tasks += _guarantee(source, recipe, name, mechanism, exposures, rng, watch)
+    points, unmeasured, interrupted = _measured(tasks)
+    return Frontier(
+        source.name,
+        len(source.train),
+        people,
+        getattr(source.utility, "__name__", "utility"),
+        points,
+        unmeasured,
+        source.train.names_people,
+        interrupted,
+    )
 
 
-def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: Randomness, watch: Watch) -> list[Point]:
+def _measured(tasks: Sequence[_Task]) -> tuple[tuple[Point, ...], tuple[Unmeasured, ...], bool]:
+    """Measure one row after the other, whatever happens to some of them."""
+    points: list[Point] = []
+    unmeasured: list[Unmeasured] = []
+    first: Exception | None = None
+    for i, task in enumerate(tasks):
+        try:
+            points.append(task.measure())
+        except KeyboardInterrupt:
+            if not points:
+                raise
+            unmeasured += [t.because("interrupted before it was measured") for t in tasks[i:]]
+            return tuple(points), tuple(unmeasured), True
+        except Exception as error:
+            # Frameworks raise errors of every kind, and none of them is worth the rows that were measured before.
+            first = first or error
+            unmeasured.append(task.because(_reason(error)))
+    if first is not None and not points:
+        raise first
+    return tuple(points), tuple(unmeasured), False
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, EupgError) else f"{type(error).__name__}: {error}"
+
+
+def _too_few(data: Dataset, exposure: float) -> str | None:
+    """Return why a share of people cannot be fine-tuned on, or None if it can."""
+    seen, units = round(exposure * len(np.unique(data.subjects))), "people" if data.names_people else "records"
+    if exposure == 0 or seen >= FEWEST_EXPOSED:
+        return None
+    return f"fine-tuning needs at least {FEWEST_EXPOSED} {units}, and this exposure draws {seen}"
+
+
+def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: Randomness, watch: Watch) -> list[_Task]:
     data, exact = source.train, Exact(caveats=source.train.schema.caveats)
     everyone = len(np.unique(data.subjects))
+
+    def control(name: str, share: float | None, people: int, work: Callable[[], Model]) -> Point:
+        model, seconds = _timed(partial(watch, name, work))
+        return Point(name, None, share, _utility(source, model), seconds, seconds, 1 - people / everyone, exact)
+
+    def drawn(name: str, share: float) -> Point:
+        why = _too_few(data, share)
+        if why is not None:
+            raise DataError(why)
+        seen = _drawn(data, share, rng)
+        return control(name, share, len(np.unique(seen.subjects)), partial(_scratch, recipe, seen, rng))
+
     short = partial(recipe.short.fit, data, effort=recipe.short_effort, rng=_stream(rng))
-    plans: list[tuple[str, float | None, int, Callable[[], Model]]] = [
-        ("Retrain", None, everyone, partial(_scratch, recipe, data, rng)),
-        ("Short retrain", None, everyone, short),
+    retrain = partial(_scratch, recipe, data, rng)
+    tasks = [
+        _Task(name, None, None, partial(control, name, None, everyone, work))
+        for name, work in (("Retrain", retrain), ("Short retrain", short))
     ]
     for exposure in exposures:
         if 0 < exposure < 1:
-            seen = _drawn(data, exposure, rng)
-            people = len(np.unique(seen.subjects))
             name = f"From scratch, {exposure:.3g} exposed"
-            plans.append((name, exposure, people, partial(_scratch, recipe, seen, rng)))
-    points = []
-    for name, share, people, work in plans:
-        model, seconds = _timed(partial(watch, name, work))
-        points.append(Point(name, None, share, _utility(source, model), seconds, seconds, 1 - people / everyone, exact))
-    return points
+            tasks.append(_Task(name, None, exposure, partial(drawn, name, exposure)))
+    return tasks
 
 
 def _guarantee(
@@ -162,25 +278,52 @@ def _guarantee(
     exposures: Sequence[float],
     rng: Randomness,
     watch: Watch,
-) -> list[Point]:
+) -> list[_Task]:
     """Make one base model and fine-tune it at each exposure."""
-    data, claim = source.train, mechanism.guarantee(source.train.schema)
+    data = source.train
+    people = len(np.unique(data.subjects))
 
     def make() -> Model:
         release = mechanism.protect(data, rng.stage("protect"))
         return recipe.learner.fit(release, effort=recipe.pretrain, rng=_stream(rng))
 
-    base, made_s = _timed(partial(watch, f"{name}: base model", make))
-    points = []
-    for exposure in exposures:
+    base = _Once(partial(_timed, partial(watch, f"{name}: base model", make)))
+    claimed = _Once(partial(mechanism.guarantee, data.schema))
+
+    def exposed(step: str, exposure: float) -> Point:
+        why = _too_few(data, exposure)
+        if why is not None:
+            raise DataError(why)
+        claim = claimed()
+        model, made_s = base()
         method = EUPG(mechanism, recipe.learner, 1, recipe.finetune, exposure=exposure, finetuner=recipe.finetuner)
-        step = f"{name}, {exposure:.3g} exposed"
-        trained, seconds = _timed(partial(watch, step, partial(method.resume, base, claim, data, rng)))
+        trained, seconds = _timed(partial(watch, step, partial(method.resume, model, claim, data, rng)))
         seen = len(np.unique(data.subjects[np.isin(data.ids, list(trained.ids))]))
-        free = 1 - seen / len(np.unique(data.subjects))
         utility, spent = _utility(source, trained.model), seconds if seen else 0.0
-        points.append(Point(step, name, exposure, utility, made_s, spent, free, claim))
-    return points
+        return Point(step, name, exposure, utility, made_s, spent, 1 - seen / people, claim)
+
+    steps = [(f"{name}, {exposure:.3g} exposed", exposure) for exposure in exposures]
+    return [_Task(step, name, exposure, partial(exposed, step, exposure)) for step, exposure in steps]
+
+
+class _Once(Generic[T]):
+    """Does its work when it is first asked for, and then returns its result, or raises its error, each time."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._result: tuple[T] | None = None
+        self._error: Exception | None = None
+
+    def __call__(self) -> T:
+        if self._error is not None:
+            raise self._error
+        if self._result is None:
+            try:
+                self._result = (self._work(),)
+            except Exception as error:
+                self._error = error
+                raise
+        return self._result[0]
 
 
 def _drawn(data: Dataset, exposure: float, rng: Randomness) -> Dataset:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
 from eupg.audit.plot import save_figure
+from eupg.certify.summary import readable
 from eupg.compare.show import claim_label
 from eupg.plan.advice import Advice
 from eupg.plan.frontier import Frontier, Point
@@ -19,10 +21,11 @@ _LEAST_S = 1e-4
 
 
 def table(frontier: Frontier, advice: Advice) -> Table:
-    """Return the table, best utility first; the recommended point is marked."""
+    """Return the table, best utility first, unmeasured rows last; the recommended point is marked."""
+    whose = f" of {frontier.people:,} people" if frontier.names_people else ""
     title = (
-        f"{frontier.table}: {frontier.records:,} records of {frontier.people:,} people; "
-        f"{frontier.utility_name} in percent on people held out"
+        f"{frontier.table}: {frontier.records:,} records{whose}; "
+        f"{frontier.utility_name} in percent on {frontier.units} held out"
     )
     out = Table(title=title, title_justify="left")
     out.add_column("")
@@ -40,6 +43,8 @@ def table(frontier: Frontier, advice: Advice) -> Table:
             claim_label(point.claim),
             style="bold" if point is advice.point else None,
         )
+    for row in frontier.unmeasured:
+        out.add_row("", escape(row.name), "–", "–", "–", escape(f"not measured: {readable(row.reason)}"), style="dim")
     return out
 
 
@@ -58,16 +63,18 @@ def _draw(axes: Any, frontier: Frontier, advice: Advice) -> None:
         look = {"color": _COLOURS[i % len(_COLOURS)], "marker": _MARKERS[i % len(_MARKERS)]}
         _line(axes, [p for p in frontier.points if p.guarantee == name], name, **look, linestyle="-")
     scratch = [p for p in frontier.points if p.is_control and p.exposure is not None]
-    _line(axes, scratch, "from scratch on the same people", color="#6b6b6b", marker="s", linestyle="--")
+    _line(axes, scratch, f"from scratch on the same {frontier.units}", color="#6b6b6b", marker="s", linestyle="--")
     for name, marker in (("Retrain", "*"), ("Short retrain", "d")):
-        _line(axes, [frontier.named(name)], name, color="black", marker=marker, linestyle="none")
+        measured = [p for p in frontier.points if p.name == name]
+        _line(axes, measured, name, color="black", marker=marker, linestyle="none")
     best = advice.point
     ring: Any = {"s": 220, "facecolors": "none", "edgecolors": "black", "linewidths": 1.5, "label": "recommended"}
-    axes.scatter(max(best.expected_s, _LEAST_S), best.utility, **ring)
+    if best is not None:
+        axes.scatter(max(best.expected_s, _LEAST_S), best.utility, **ring)
     axes.set(xscale="log", xlabel="expected seconds of training for one erasure (left edge: none)")
     axes.xaxis.set_major_formatter(lambda seconds, _: "0" if seconds <= _LEAST_S else f"{seconds:g}")
-    axes.set_ylabel(f"{frontier.utility_name} on people held out, %")
-    axes.set_title(f"{frontier.table}: {frontier.people:,} people", fontsize=10, loc="left")
+    axes.set_ylabel(f"{frontier.utility_name} on {frontier.units} held out, %")
+    axes.set_title(f"{frontier.table}: {frontier.people:,} {frontier.units}", fontsize=10, loc="left")
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -75,6 +82,8 @@ def _draw(axes: Any, frontier: Frontier, advice: Advice) -> None:
 
 
 def _line(axes: Any, points: list[Point], label: str, **style: Any) -> None:
+    if not points:
+        return
     ordered = sorted(points, key=lambda p: p.expected_s)
     seconds = [max(p.expected_s, _LEAST_S) for p in ordered]
     axes.plot(seconds, [p.utility for p in ordered], label=label, markersize=7, linewidth=1.4, **style)

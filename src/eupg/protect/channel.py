@@ -18,6 +18,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from eupg.data.attribute import MOST_POINTS
 from eupg.errors import ParameterError, PrivacyError
 from eupg.rng import Randomness
 
@@ -27,7 +28,6 @@ Weights = NDArray[np.uint64]
 TOTAL = 2**63
 # Tables are built at a hair less than ε, so that rounding to integers cannot cross it.
 _HAIR = 1e-6
-_MOST_POINTS = 2**20
 _MOST_CATEGORIES = 2**12
 
 
@@ -72,8 +72,8 @@ class LaplaceChannel:
     def build(cls, size: int, epsilon: float) -> LaplaceChannel:
         """Build and check the channel of ``size`` grid points."""
         _check_epsilon(epsilon)
-        if not 1 <= size <= _MOST_POINTS:
-            raise ParameterError(f"a grid has 1 to {_MOST_POINTS} points, got {size}: declare a coarser resolution")
+        if not 1 <= size <= MOST_POINTS:
+            raise ParameterError(f"a grid has 1 to {MOST_POINTS} points, got {size}: declare a coarser resolution")
         if size == 1:
             return cls(1, epsilon, np.array([TOTAL], dtype=np.uint64))
         rate = epsilon * (1 - _HAIR) / (size - 1)

@@ -1,0 +1,205 @@
+"""A user's own table: the options that say what its columns are, and how the table is read under them."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from eupg.data.attribute import Numeric
+from eupg.data.dataset import Dataset, read_table
+from eupg.data.look import COARSENED, names_rows
+from eupg.data.schema import Schema
+from eupg.errors import DataError, ParameterError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_OPTIONS = {
+    "schema": "--schema",
+    "label": "--label",
+    "subject": "--subject",
+    "identifier": "--id",
+    "no_subject": "--no-subject",
+    "drop": "--drop",
+    "features": "--feature",
+}
+
+
+@dataclass(frozen=True)
+class UserTable:
+    """The records of a table, and what the user should know about how its columns were taken."""
+
+    data: Dataset
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Columns:
+    """What the user says about the columns of a table.
+
+    Parameters
+    ----------
+    schema
+        A file that describes them.
+    label, subject, identifier
+        The columns to predict, of the person, and of record ids.
+    no_subject
+        Whether every row is a person of its own.
+    drop, features
+        Columns to leave out, and measurements that differ in every row.
+    """
+
+    schema: Path | None = None
+    label: str | None = None
+    subject: str | None = None
+    identifier: str | None = None
+    no_subject: bool = False
+    drop: Sequence[str] = ()
+    features: Sequence[str] = ()
+
+    @classmethod
+    def of(cls, options: argparse.Namespace) -> Columns:
+        """Take what the options of a command say."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+    @property
+    def passed(self) -> list[str]:
+        """The options that were passed."""
+        return [_OPTIONS[field.name] for field in fields(self) if getattr(self, field.name)]
+
+    @property
+    def explained(self) -> set[str]:
+        """The columns whose part is known, so that nobody needs to be asked."""
+        return {c for c in (self.label, self.subject, self.identifier, *self.features) if c is not None}
+
+
+def add_column_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say what the columns of a table are."""
+    parser.add_argument("--schema", type=Path, metavar="FILE", help="public bounds and categories (TOML)")
+    parser.add_argument("--label", metavar="COL", help="the column to predict, where there is no schema")
+    who = parser.add_mutually_exclusive_group()
+    who.add_argument("--subject", metavar="COL", help="the column that names the person, where there is no schema")
+    who.add_argument(
+        "--no-subject",
+        action="store_true",
+        help="every row is a person of its own; columns that name the rows become identifiers, not features",
+    )
+    parser.add_argument("--id", dest="identifier", metavar="COL", help="the column of record ids")
+    parser.add_argument(
+        "--drop", action="append", default=[], metavar="COL", help="leave this column out; may be repeated"
+    )
+    parser.add_argument(
+        "--feature",
+        dest="features",
+        action="append",
+        default=[],
+        metavar="COL",
+        help="this column is a measurement, although every row has a different whole number; may be repeated",
+    )
+
+
+def read_records(path: Path, columns: Columns) -> UserTable:
+    """Read a table under a schema from a file, or under one inferred from the table itself."""
+    if columns.schema is not None:
+        return _declared(path, columns, columns.schema)
+    if columns.label is None:
+        raise ParameterError("which column is to be predicted? pass --label, or a --schema that says so")
+    _check_columns(columns)
+    text = [name for name in (columns.subject, columns.identifier) if name is not None]
+    table = _without(read_table(path, names=text), columns.drop)
+    ids = [columns.identifier] if columns.identifier else []
+    naming = [c for c in table.columns if c not in columns.explained and names_rows(table[c])]
+    notes: list[str] = []
+    if naming and not columns.no_subject:
+        raise DataError(_who_is_who(naming, columns, len(table)))
+    if naming:
+        # Once more as text: as numbers, names such as 007 would lose their zeros.
+        table = _without(read_table(path, names=[*text, *naming]), columns.drop)
+        ids += naming
+        notes.append(_taken_as_identifiers(naming, only=len(ids) == 1))
+    schema = Schema.infer(
+        table, label=columns.label, subject=columns.subject, identifiers=ids, features=columns.features
+    )
+    notes += _coarsened(schema)
+    data = Dataset.from_table(table, schema, ids=columns.identifier)
+    if not data.names_people and len(ids) != 1:
+        notes.append("Record ids are row numbers, from 0. Ask for an erasure by --record.")
+    return UserTable(data, tuple(notes))
+
+
+def _declared(path: Path, columns: Columns, file: Path) -> UserTable:
+    """Read a table under the schema of a file; options that contradict it are refused."""
+    if not file.is_file():
+        raise DataError(f"no file {file}: pass the schema as TOML, as Schema.infer(…).to_toml() writes it")
+    schema = Schema.from_toml(file.read_text(encoding="utf-8"))
+    subject = None if schema.subject is None else schema.subject.name
+    wrong = [
+        *(["--label"] if columns.label not in (None, schema.label.name) else []),
+        *(["--subject"] if columns.subject not in (None, subject) else []),
+        *(["--no-subject"] if columns.no_subject and subject is not None else []),
+        *(["--drop"] if columns.drop else []),
+        *(["--feature"] if columns.features else []),
+    ]
+    if wrong:
+        raise ParameterError(
+            f"the schema {file.name} says what the columns are, and {', '.join(wrong)} would be ignored or "
+            "contradict it: change the schema, or leave the option out"
+        )
+    return UserTable(Dataset.read(path, schema, ids=columns.identifier), ())
+
+
+def _check_columns(columns: Columns) -> None:
+    """Refuse a column that is named for two purposes; only the person's column may name the record too."""
+    named = [("--label", columns.label), ("--subject", columns.subject), ("--id", columns.identifier)]
+    named += [("--drop", name) for name in columns.drop] + [("--feature", name) for name in columns.features]
+    purposes: dict[str, str] = {}
+    for option, name in named:
+        before = purposes.setdefault(name, option) if name is not None else option
+        if before != option and (before, option) != ("--subject", "--id"):
+            raise ParameterError(f"column {name!r} is named by {before} and by {option}: choose one of them")
+
+
+def _without(table: pd.DataFrame, dropped: Sequence[str]) -> pd.DataFrame:
+    absent = [name for name in dropped if name not in table.columns]
+    if absent:
+        raise DataError(f"the table has no column {absent[0]!r} to drop; it has {list(table.columns)}")
+    return table.drop(columns=list(dropped))
+
+
+def _who_is_who(naming: Sequence[str], columns: Columns, rows: int) -> str:
+    """Say which columns seem to name the rows, and how the user can tell what they are."""
+    plural, one = len(naming) > 1, shlex.quote(naming[0])
+    which = f"columns {', '.join(map(repr, naming))} have" if plural else f"column {naming[0]!r} has"
+    choices = {
+        f"--subject {one} if it names the person": columns.subject is None,
+        f"--id {one} if it names the record": columns.identifier is None,
+        "--no-subject if every row is a person of its own (the column is then an identifier)": columns.subject is None,
+        f"--drop {one} to leave it out": True,
+        f"or --feature {one} if it is a measurement": True,
+    }
+    ask = "what is each of them? For the first pass" if plural else "what is it? Pass"
+    passed = ", ".join(choice for choice, applies in choices.items() if applies)
+    return f"{which} a different value in each of {rows:,} rows, as ids have: {ask} {passed}"
+
+
+def _taken_as_identifiers(naming: Sequence[str], *, only: bool) -> str:
+    names = ", ".join(map(repr, naming))
+    if only:
+        return (
+            f"Column {names} has a different value in every row. It is taken as the record id, not as a feature: ask "
+            "for an erasure by --record with its values."
+        )
+    return f"Every row has a different value in {names}. Such columns are taken as identifiers, not as features."
+
+
+def _coarsened(schema: Schema) -> Iterator[str]:
+    for attribute in schema.features:
+        if isinstance(attribute, Numeric) and COARSENED in attribute.inferred:
+            yield (
+                f"Column {attribute.name!r} ranges too widely for a grid in steps of 1: its resolution is "
+                f"{attribute.resolution:g}. Declare another in a schema if that is too coarse."
+            )
