@@ -246,3 +246,17 @@ def test_fewer_rows_than_k_names_the_remedy(table):
     X, y, _ = table
     with pytest.raises(DataError, match="k=30 needs at least 30 records, got 20: lower k"):
         EUPGClassifier().fit(X[:20], y[:20])
+
+
+def test_target_with_hundreds_of_values_is_refused_unless_it_is_declared():
+    # Two rows per value: scikit-learn's own warning stays silent here.
+    X, y = people(400).to_pandas().drop(columns="ill"), np.arange(400) // 2
+    with pytest.raises(ValueError, match="y has 200 distinct values in 400 rows, and only classification is supported"):
+        quick().fit(X, y)
+    declared = labelled(categories=tuple(map(str, range(200))))
+    assert len(quick(schema=declared).fit(X, y).classes_) == 200
+
+
+def test_columns_of_X_are_features_though_all_their_numbers_differ():
+    X = pd.DataFrame({"income": np.arange(100), "age": np.arange(100) // 2})
+    assert quick().fit(X, np.arange(100) % 2).predict_proba(X).shape == (100, 2)

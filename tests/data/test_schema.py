@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from eupg.data.attribute import Categorical, Key, Missing, Numeric, Ordinal, Outside, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, SchemaError
+from eupg.protect.channel import LaplaceChannel
 
 AGE = Numeric(name="age", lower=0, upper=120)
 ILL = Categorical(name="ill", role=Role.LABEL, categories=("no", "yes"))
@@ -451,3 +452,98 @@ def test_column_that_occurs_twice_is_refused_by_infer():
 def test_infer_refuses_what_is_no_table():
     with pytest.raises(DataError, match="expected a pandas, Arrow or polars table, got dict: convert it"):
         Schema.infer({"age": [1, 2]}, label="age")
+
+
+def table_of(rows=40, **columns):
+    """Return a table with a feature and a label that nobody needs to ask about."""
+    return pd.DataFrame({"age": np.arange(rows) // 2, "ill": ["no", "yes"] * (rows // 2)} | columns)
+
+
+class TestGrids:
+    @pytest.mark.parametrize(
+        ("largest", "resolution"), [(1_000_000, 1), (1_048_576, 2), (1_200_001, 2), (5_000_000, 5), (10**15, 10**9)]
+    )
+    def test_resolution_of_whole_numbers_is_coarsened_until_every_mechanism_takes_the_grid(self, largest, resolution):
+        found = Schema.infer(table_of(balance=[0, largest] * 20), label="ill")["balance"]
+        assert found.resolution == resolution
+        assert LaplaceChannel.build(found.points, 1.0).size == found.points
+        said = "resolution" if resolution == 1 else "resolution (coarsened)"
+        assert found.inferred == ("lower", "upper", said)
+
+    def test_coarsening_is_a_caveat_of_every_claim(self):
+        schema = Schema.infer(table_of(balance=[0, 10**7] * 20), label="ill")
+        assert any("resolution (coarsened) of 'balance' read from the data" in c for c in schema.caveats)
+        assert Schema.from_toml(schema.to_toml()) == schema
+
+    def test_widest_range_there_is_has_a_grid(self):
+        found = Schema.infer(table_of(v=[-1.7e308, 1.7e308] * 20), label="ill")["v"]
+        assert 2 < found.points <= 2**20
+
+    def test_declared_resolution_is_left_alone(self):
+        fine = Numeric(name="balance", lower=0, upper=1e7)
+        assert Schema.infer(table_of(balance=[0, 10**7] * 20), label="ill", declared=[fine])["balance"] is fine
+
+
+class TestLabels:
+    @pytest.mark.parametrize(
+        ("values", "distinct"),
+        [
+            (range(3000), "3,000"),
+            (np.linspace(0, 1, 3000), "3,000"),
+            ([i % 101 for i in range(3000)], "101"),
+            ([f"c{i % 200}" for i in range(3000)], "200"),
+            (range(22), "22"),
+        ],
+        ids=["integers", "decimals", "few per class", "text", "small table"],
+    )
+    def test_label_with_too_many_values_is_refused_with_their_number(self, values, distinct):
+        table = table_of(len(values), price=list(values))
+        said = f"the label 'price' has {distinct} distinct values in {len(values):,} rows, and only classification"
+        with pytest.raises(SchemaError, match=said):
+            Schema.infer(table, label="price")
+
+    def test_label_is_looked_at_before_anything_else(self):
+        with pytest.raises(SchemaError, match="only classification"):
+            Schema.infer(table_of(ID=range(40), price=range(40)), label="price")
+
+    def test_hundred_classes_are_allowed_and_more_where_they_are_declared(self):
+        table = table_of(2000, kind=[i % 100 for i in range(2000)], price=range(2000))
+        assert Schema.infer(table, label="kind", features=["price"]).classes == 100
+        declared = Categorical(name="price", role=Role.LABEL, categories=tuple(map(str, range(2000))))
+        assert Schema.infer(table, label="price", declared=[declared]).classes == 2000
+
+
+class TestColumnsThatNameRows:
+    @pytest.mark.parametrize(
+        "values",
+        [range(40), np.arange(40.0), pd.array(range(40), dtype="Int64"), [None, *range(39)], 2**60 + np.arange(40)],
+        ids=["integers", "integral floats", "nullable", "one missing", "large"],
+    )
+    def test_whole_numbers_that_all_differ_are_refused(self, values):
+        with pytest.raises(SchemaError, match=r"column 'ID': all (40|39) values differ, as in a column of ids: list"):
+            Schema.infer(table_of(ID=values), label="ill")
+
+    @pytest.mark.parametrize(
+        "values",
+        [np.arange(40) + 0.5, [*range(39), 0], [*range(19), *[None] * 21], [0.5, *range(1, 40)]],
+        ids=["decimals", "one twice", "mostly empty", "one decimal"],
+    )
+    def test_measurements_are_features(self, values):
+        assert Schema.infer(table_of(ID=values), label="ill")["ID"].role is Role.QUASI_IDENTIFIER
+
+    def test_few_rows_say_little(self):
+        assert Schema.infer(table_of(20, ID=range(20)), label="ill")["ID"].role is Role.QUASI_IDENTIFIER
+        with pytest.raises(SchemaError, match="as in a column of ids"):
+            Schema.infer(table_of(22, ID=range(22)), label="ill")
+
+    def test_user_can_say_what_the_column_is(self):
+        table = table_of(ID=range(40))
+        assert Schema.infer(table, label="ill", identifiers=["ID"])["ID"] == Key(name="ID")
+        assert Schema.infer(table, label="ill", subject="ID").subject.name == "ID"
+        assert isinstance(Schema.infer(table, label="ill", features=["ID"])["ID"], Numeric)
+        declared = Numeric(name="ID", lower=0, upper=40)
+        assert Schema.infer(table, label="ill", declared=[declared])["ID"] is declared
+
+    def test_text_that_names_rows_is_no_feature_even_if_it_is_called_one(self):
+        with pytest.raises(SchemaError, match="so it names records"):
+            Schema.infer(table_of(name=[f"n{i}" for i in range(40)]), label="ill", features=["name"])

@@ -8,6 +8,7 @@ import pytest
 
 from eupg import LocalDP, ProbabilisticKAnonymity, XGBoostLearner
 from eupg.cli import main
+from eupg.data.schema import Schema
 from eupg.data.score import accuracy
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
@@ -152,4 +153,198 @@ def test_command_writes_the_advice(tmp_path, monkeypatch, capsys):
 )
 def test_wrong_use_says_what_to_do(arguments, words, capsys):
     assert main(["plan", *arguments]) == 2
+    assert words in " ".join(capsys.readouterr().out.split())
+
+
+class Failing:
+    """A guarantee that cannot be made on this table."""
+
+    def __init__(self, error):
+        self.error = error
+
+    def guarantee(self, schema):
+        return MECHANISMS["k=5"].guarantee(schema)
+
+    def protect(self, data, rng):
+        raise self.error
+
+
+class Stopping:
+    """A learner that somebody interrupts, or that fails, from its n-th model on."""
+
+    def __init__(self, learner, models, error):
+        self.learner, self.models, self.error = learner, models, error
+        self.warm_starts = learner.warm_starts
+
+    def fit(self, *arguments, **options):
+        self.models -= 1
+        if self.models < 0:
+            raise self.error
+        return self.learner.fit(*arguments, **options)
+
+    def __getattr__(self, name):
+        return getattr(self.learner, name)
+
+
+class TestWhatWasMeasuredIsKept:
+    @pytest.mark.parametrize(
+        ("error", "reason"),
+        [(ParameterError("a grid has too many points"), "a grid has"), (RuntimeError("odd"), "RuntimeError: odd")],
+    )
+    def test_guarantee_that_fails_becomes_rows_with_the_reason(self, error, reason, tmp_path):
+        mechanisms = {"broken": Failing(error), "k=5": MECHANISMS["k=5"]}
+        found = measure(source(), RECIPE, mechanisms, exposures=(0.0, 0.3), watch=unwatched)
+        assert [(u.name, u.guarantee, u.exposure) for u in found.unmeasured] == [
+            ("broken, 0 exposed", "broken", 0.0),
+            ("broken, 0.3 exposed", "broken", 0.3),
+        ]
+        assert all(u.reason.startswith(reason) for u in found.unmeasured)
+        assert [p.name for p in found.points][-2:] == ["k=5, 0 exposed", "k=5, 0.3 exposed"]
+        advice = advise(found)
+        assert advice.point.guarantee == "k=5"
+        assert "2 of 7 rows were not measured" in advice.words
+        assert table(found, advice).row_count == 7
+        assert picture(found, advice, tmp_path / "p.svg").is_file()
+
+    def test_failing_guarantee_is_tried_once(self):
+        steps = []
+
+        def watched(step, work, /):
+            steps.append(step)
+            return work()
+
+        mechanisms = {"broken": Failing(DataError("no")), "k=5": MECHANISMS["k=5"]}
+        measure(source(), RECIPE, mechanisms, exposures=(0.0, 0.3, 1.0), watch=watched)
+        assert steps.count("broken: base model") == 1
+
+    def test_exposure_of_too_few_people_is_a_row_that_says_so(self):
+        found = measure(source(), RECIPE, {"k=5": MECHANISMS["k=5"]}, exposures=(0.0, 0.01), watch=unwatched)
+        assert [u.name for u in found.unmeasured] == ["From scratch, 0.01 exposed", "k=5, 0.01 exposed"]
+        assert "at least 10 people, and this exposure draws 1" in found.unmeasured[1].reason
+
+    def test_interrupted_plan_returns_the_rows_before(self):
+        steps = []
+
+        def interrupted(step, work, /):
+            steps.append(step)
+            if len(steps) == 4:
+                raise KeyboardInterrupt
+            return work()
+
+        found = measure(source(), RECIPE, MECHANISMS, exposures=(0.0, 0.3), watch=interrupted)
+        assert found.interrupted
+        assert [p.name for p in found.points] == ["Retrain", "Short retrain", "From scratch, 0.3 exposed"]
+        assert len(found.unmeasured) == 4
+        advice = advise(found)
+        assert advice.point is None
+        assert "No advice: no guarantee was measured. The plan was interrupted: 4 of 7 rows" in advice.words
+
+    def test_without_full_retraining_there_is_no_advice(self):
+        recipe = dataclasses.replace(RECIPE, learner=Stopping(LEARNER, 0, RuntimeError("no memory")))
+        found = measure(source(), recipe, {"k=5": MECHANISMS["k=5"]}, exposures=(0.0,), watch=unwatched)
+        assert [p.name for p in found.points] == ["Short retrain"]
+        assert advise(found).point is None
+
+    @pytest.mark.parametrize("error", [RuntimeError("no memory"), KeyboardInterrupt()])
+    def test_where_nothing_was_measured_the_error_is_raised(self, error):
+        def broken(step, work, /):
+            raise error
+
+        with pytest.raises(type(error)):
+            measure(source(), RECIPE, MECHANISMS, watch=broken)
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """A table with a column of wide range, and a schema under which its grid does not fit."""
+    monkeypatch.chdir(tmp_path)
+    frame = people(300).to_pandas().reset_index(drop=True).assign(balance=np.arange(300) // 2 * 10_000)
+    frame.loc[0, "balance"] = 1_200_001
+    frame.to_csv("people.csv", index=False)
+    schema = Schema.infer(frame, label="ill")
+    fine = [dataclasses.replace(a, resolution=1) if a.name == "balance" else a for a in schema.attributes]
+    Schema(tuple(fine)).save("fine.toml")
+    return tmp_path
+
+
+PLAN = ("plan", "--data", "people.csv", "--learner", "logistic", "--exposure", "0", "--out", "plan.json", "--json")
+
+
+def test_table_with_large_integers_is_planned_with_its_resolution_coarsened(file, capsys):
+    assert main([*PLAN, "--label", "ill", "--k", "5", "--epsilon", "4"]) == 0
+    shown = capsys.readouterr()
+    assert "'balance' ranges too widely for a grid in steps of 1: its resolution is 2" in " ".join(shown.err.split())
+    values = json.loads(shown.out)
+    assert {p["guarantee"] for p in values["points"]} == {None, "k=5", "ε=4", "synthetic ε=4"}
+    assert values["unmeasured"] == []
+    title = " ".join(shown.err.split())
+    assert "people: 240 records; auc in percent on records held out" in title
+
+
+def test_row_that_cannot_be_measured_is_shown_and_written_with_its_reason(file, capsys):
+    assert main([*PLAN, "--schema", "fine.toml", "--k", "5", "--epsilon", "4"]) == 0
+    shown = capsys.readouterr()
+    values = json.loads(shown.out)
+    assert values == json.loads((file / "plan.json").read_text(encoding="utf-8"))
+    (row,) = values["unmeasured"]
+    assert row["name"] == "ε=4, 0 exposed"
+    assert "a grid has 1 to 1048576 points" in row["reason"]
+    assert "not measured" in shown.err
+    assert values["take"]["guarantee"] in ("k=5", "synthetic ε=4")
+
+
+def test_interrupted_command_shows_and_writes_what_was_measured(file, capsys, monkeypatch):
+    def protect(self, data, rng):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("eupg.protect.local_dp.LocalDP.protect", protect)
+    assert main([*PLAN, "--label", "ill", "--k", "5", "--epsilon", "4"]) == 130
+    shown = capsys.readouterr()
+    values = json.loads((file / "plan.json").read_text(encoding="utf-8"))
+    assert values == json.loads(shown.out)
+    assert values["complete"] is False
+    assert [p["name"] for p in values["points"]] == ["Retrain", "Short retrain", "k=5, 0 exposed"]
+    assert "k=5, 0 exposed" in shown.err
+
+
+def test_plan_without_advice_is_written_and_not_followed(file, capsys):
+    assert main([*PLAN, "--schema", "fine.toml", "--guarantee", "dp"]) == 1
+    assert json.loads(capsys.readouterr().out)["take"] is None
+    train = ["train", "--data", "people.csv", "--label", "ill", "--plan", "plan.json", "--workspace", "ws"]
+    assert main(train) == 2
+    assert "plan.json recommends nothing: pass --guarantee" in " ".join(capsys.readouterr().out.split())
+
+
+def test_picture_that_cannot_be_drawn_costs_no_figures(file, capsys, monkeypatch):
+    def broken(*_):
+        raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")
+
+    monkeypatch.setattr("eupg.plan.show.picture", broken)
+    assert main([*PLAN, "--label", "ill", "--guarantee", "kanonymity", "--k", "5"]) == 0
+    values = json.loads(capsys.readouterr().out)
+    assert values["picture"] is None
+    assert len(values["points"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--guarantee", "kanonymity", "--epsilon", "4"), "--epsilon belongs to --guarantee dp or synthesis and"),
+        (("--guarantee", "dp", "--k", "4"), "--k belongs to --guarantee kanonymity and would be ignored with dp"),
+        (("--guarantee", "dp", "--max-records", "4"), "--max-records belongs to --guarantee synthesis"),
+        (("--out", "nowhere/plan.json"), "there is no folder nowhere"),
+        (("--picture", "nowhere/plan.svg"), "there is no folder nowhere"),
+    ],
+)
+def test_option_that_would_be_ignored_is_refused_at_once(file, arguments, words, capsys):
+    assert main(["plan", "--data", "people.csv", "--label", "ill", *arguments]) == 2
+    shown = " ".join(capsys.readouterr().out.split())
+    assert words in shown
+    assert "load" not in shown
+
+
+@pytest.mark.parametrize("option", [("--label", "y"), ("--no-subject",), ("--drop", "y"), ("--test-share", "0.3")])
+def test_option_about_a_file_is_refused_with_a_public_data_set(option, capsys):
+    assert main(["plan", "rand_hie", *option]) == 2
+    words = f"{option[0]} describes a file of your own and would be ignored with the data set 'rand_hie'"
     assert words in " ".join(capsys.readouterr().out.split())

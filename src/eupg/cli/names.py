@@ -106,7 +106,7 @@ def follow_plan(options: argparse.Namespace) -> list[str]:
 
 def check_parameters(options: argparse.Namespace, asked: Sequence[str], known: Sequence[str] = GUARANTEES) -> None:
     """Refuse options that belong to none of the guarantees asked for."""
-    own = sorted({name for guarantee in asked for name in PARAMETERS[guarantee]})
+    own = sorted({name for guarantee in asked for name in PARAMETERS[guarantee] if hasattr(options, name)})
     for name in sorted({name for guarantee in known for name in PARAMETERS[guarantee]}.difference(own)):
         if getattr(options, name, None) is not None:
             whose = [guarantee for guarantee in known if name in PARAMETERS[guarantee]]

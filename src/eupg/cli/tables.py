@@ -111,6 +111,9 @@ def read_records(path: Path, columns: Columns) -> UserTable:
     _check_columns(columns)
     text = [name for name in (columns.subject, columns.identifier) if name is not None]
     table = _without(read_table(path, names=text), columns.drop)
+    absent = sorted(columns.explained.difference(table.columns))
+    if absent:
+        raise DataError(f"no column {absent[0]!r} in the table; it has {list(table.columns)}")
     ids = [columns.identifier] if columns.identifier else []
     naming = [c for c in table.columns if c not in columns.explained and names_rows(table[c])]
     notes: list[str] = []
@@ -125,10 +128,7 @@ def read_records(path: Path, columns: Columns) -> UserTable:
         table, label=columns.label, subject=columns.subject, identifiers=ids, features=columns.features
     )
     notes += _coarsened(schema)
-    data = Dataset.from_table(table, schema, ids=columns.identifier)
-    if not data.names_people and len(ids) != 1:
-        notes.append("Record ids are row numbers, from 0. Ask for an erasure by --record.")
-    return UserTable(data, tuple(notes))
+    return UserTable(Dataset.from_table(table, schema, ids=columns.identifier), tuple(notes))
 
 
 def _declared(path: Path, columns: Columns, file: Path) -> UserTable:
@@ -183,17 +183,17 @@ def _who_is_who(naming: Sequence[str], columns: Columns, rows: int) -> str:
     }
     ask = "what is each of them? For the first pass" if plural else "what is it? Pass"
     passed = ", ".join(choice for choice, applies in choices.items() if applies)
-    return f"{which} a different value in each of {rows:,} rows, as ids have: {ask} {passed}"
+    return f"{which} no value twice in {rows:,} rows, as ids have: {ask} {passed}"
 
 
 def _taken_as_identifiers(naming: Sequence[str], *, only: bool) -> str:
     names = ", ".join(map(repr, naming))
     if only:
         return (
-            f"Column {names} has a different value in every row. It is taken as the record id, not as a feature: ask "
-            "for an erasure by --record with its values."
+            f"Column {names} has no value twice. It is taken as the record id, not as a feature: ask for an erasure by "
+            "--record with its values."
         )
-    return f"Every row has a different value in {names}. Such columns are taken as identifiers, not as features."
+    return f"No value occurs twice in {names}. Such columns are taken as identifiers, not as features."
 
 
 def _coarsened(schema: Schema) -> Iterator[str]:

@@ -103,6 +103,8 @@ def _train(options: argparse.Namespace, console: Console) -> int:
     words = [f"Trained on {status.records:,} records{whose}; {status.held_out:,} are held out."]
     if not status.names_people:
         words.append("No column names the person: each record counts by itself.")
+        if table.data.ids.tolist() == [str(row) for row in range(len(table.data))]:
+            words.append("Record ids are row numbers, from 0: ask for an erasure by --record.")
     words += ["For a record that is forgotten:", status.claim]
     if options.schema is None:
         words.append(
