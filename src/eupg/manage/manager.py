@@ -19,17 +19,20 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 from eupg.audit.attack import Attack
 from eupg.audit.report import AuditReport
 from eupg.audit.rmia import RMIA
 from eupg.certify.certificate import Certificate, sign
-from eupg.data.dataset import Dataset, Matrix
+from eupg.data.dataset import Dataset, Matrix, require_dataset
+from eupg.data.rows import RowReader, Rows
 from eupg.data.score import Probabilities
-from eupg.errors import EupgError, ParameterError, WorkspaceState
+from eupg.errors import DataError, EupgError, ParameterError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.learn.learner import Model
 from eupg.manage.auditing import audit_served
@@ -101,6 +104,7 @@ class Manager:
         self._method, self._rng, self._watch = method, rng or Secret(), watch
         self._trusted = tuple(trusted)
         self._served: tuple[Digest, Model] | None = None
+        self._reader: RowReader | None = None
         # The records of the last forget, in memory alone, so that an audit can still ask about them.
         self._last: tuple[int, Dataset] | None = None
         if method is not None and self.space.trained and not agrees(method, self.space.method):
@@ -136,6 +140,9 @@ class Manager:
         """
         if self._method is None:
             raise ParameterError("which method? pass one to Manager(folder, method) before the first training")
+        require_dataset(records, "Manager.train")
+        if not isinstance(hold_out, Real):
+            require_dataset(hold_out, "hold_out of Manager.train, unless it is a share of people,")
         with self._changing("train"):
             self._workshop.train(records, hold_out, not_covered)
 
@@ -162,6 +169,7 @@ class Manager:
 
     def add(self, records: Dataset) -> None:
         """Take in new records, which never touch the base model; those of people held out are held out, too."""
+        require_dataset(records, "Manager.add")
         with self._changing("add"):
             self._workshop.add(records)
 
@@ -306,8 +314,51 @@ class Manager:
         """Say what is served and what waits."""
         return self.space.consistently(lambda: status_of(self.space))
 
-    def predict(self, X: Matrix) -> Probabilities:
-        """Return the served model's probabilities; while a forget runs, the model before it goes on answering."""
+    def rows(self, table: Any, *, strict: bool = False, carried: Collection[str] = ()) -> Rows:
+        """Read rows to predict: match columns by name, code them by the schema, and mark what had to be adjusted.
+
+        Parameters
+        ----------
+        table
+            A pandas, Arrow or polars table, or a matrix in the schema's coding and order.
+        strict
+            Whether to refuse values beyond bounds and categories that were inferred, instead of adjusting them.
+        carried
+            Names of further columns that the table may hold; other unknown columns are an error.
+        """
+        if self._reader is None:
+            # Where nothing is trained, this says so.
+            self.space.current()
+            self._reader = RowReader(self.space.schema)
+        return self._reader.read(table, strict=strict, carried=carried)
+
+    def predict(self, X: Any, *, strict: bool = False) -> Probabilities:
+        """Return the served model's probabilities; while a forget runs, the model before it goes on answering.
+
+        Parameters
+        ----------
+        X
+            Rows to predict: a pandas, Arrow or polars table, whose columns are matched by name and in which names of
+            people and records, and the label, are ignored; a matrix in the schema's coding and order; or what
+            :meth:`rows` returned.
+        strict
+            Whether to refuse values beyond bounds and categories that were inferred. Otherwise they are adjusted, with
+            a warning (:class:`~eupg.data.rows.AdjustedRows`); call :meth:`rows` first to see in which rows.
+
+        Raises
+        ------
+        DataError
+            If columns are missing or unknown, or a value breaks the bounds or categories that the schema declares.
+        """
+        if isinstance(X, Rows):
+            if X.schema.features != self.space.schema.features:
+                raise DataError("these rows were read under another schema: read them with this manager's rows()")
+            return self._predict(X.X)
+        rows = self.rows(X, strict=strict)
+        rows.warn(stacklevel=2)
+        return self._predict(rows.X)
+
+    def _predict(self, X: Matrix) -> Probabilities:
         while True:
             wanted, found = self.space.current().served, self._served
             if found is None or found[0] != wanted:
