@@ -161,7 +161,8 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         bounds and categories that were inferred are adjusted, which happens in most cross-validations; :meth:`rows`
         tells in which rows. Values beyond declared ones are refused, unless the schema says what happens to them.
         """
-        return self._trained.model.predict_proba(self.rows(X).X)
+        rows = self.rows(X)
+        return self._trained.model.predict_proba(rows.X)
 
     def rows(self, X: Any) -> Rows:
         """Read rows as ``predict_proba`` does: its ``marked`` and ``notes()`` tell which were adjusted, and why."""

@@ -62,10 +62,7 @@ def _predict(options: argparse.Namespace, console: Console) -> int:
         # Where nothing is trained, this says so.
         manager.space.current()
         schema = manager.space.schema
-        require_table(schema, "eupg predict", "Manager.predict in Python")
-        features = {a.name for a in schema.features}
-        # A column that is only carried through is text: 007 stays 007.
-        table = read_table(options.data, schema, names=[name for name in options.keep if name not in features])
+        table = _read(options.data, schema, options.keep)
         columns = _kept(table, schema, options.keep)
         rows = manager.rows(table, strict=options.strict, carried=columns)
         answers = _answers(table[columns], rows, manager.predict(rows))
@@ -87,6 +84,13 @@ def _predict(options: argparse.Namespace, console: Console) -> int:
     }
     show(options, console, f"{counted(len(rows), 'prediction')}: {options.out}{_told(rows, answers)}", values)
     return 0
+
+
+def _read(path: Path, schema: Schema, asked: list[str]) -> pd.DataFrame:
+    """Read the rows; a column that is only carried through is text, so that 007 stays 007."""
+    require_table(schema, "eupg predict", "Manager.predict in Python")
+    features = {a.name for a in schema.features}
+    return read_table(path, schema, names=[name for name in asked if name not in features])
 
 
 def _kept(table: pd.DataFrame, schema: Schema, asked: list[str]) -> list[str]:

@@ -263,7 +263,7 @@ def _numbers(schema: Schema, rows: Any) -> Matrix:
     if X.dtype.kind not in "biuf":
         raise DataError(
             "expected a table with named columns, or a matrix of numbers in the schema's coding, got "
-            f"{type(rows).__name__}: make it a table, for instance pandas.DataFrame(rows)"
+            f"{type(rows).__name__}: make it a table, for instance pandas.DataFrame(rows, columns=[…])"
         )
     _check_width(schema, X)
     pixels: Any = X if schema.picture is None else check_bytes(schema.picture, X)
@@ -275,7 +275,8 @@ def _check_width(schema: Schema, X: NDArray[Any]) -> None:
         unit = "pixel and channel" if schema.picture is not None else "feature, in the schema's order"
         raise DataError(
             f"expected a matrix with {schema.columns} columns, one per {unit}, got one of shape {X.shape}: pass a "
-            "table, whose columns are matched by name, or bring the matrix into this shape (one row: 1 by columns)"
+            "table, whose columns are matched by name, or bring the matrix into this shape, which for one row is "
+            f"(1, {schema.columns})"
         )
 
 
