@@ -11,7 +11,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from eupg import EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnLearner, XGBoostLearner
+from eupg import MLP, EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.data.attribute import Categorical, Ordinal, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, UnknownRecord
@@ -260,3 +260,92 @@ def test_target_with_hundreds_of_values_is_refused_unless_it_is_declared():
 def test_columns_of_X_are_features_though_all_their_numbers_differ():
     X = pd.DataFrame({"income": np.arange(100), "age": np.arange(100) // 2})
     assert quick().fit(X, np.arange(100) % 2).predict_proba(X).shape == (100, 2)
+
+
+def test_marks_tell_which_rows_were_adjusted(table):
+    X, y, _ = table
+    model = quick().fit(X, y)
+    odd = X.iloc[:3].copy()
+    odd.iloc[1, odd.columns.get_loc("age")], odd.iloc[2, odd.columns.get_loc("town")] = 150, "Z"
+    assert model.rows(odd).notes() == ["", "age: clipped", "town: unseen category"]
+    np.testing.assert_array_equal(model.predict_proba(odd)[:1], model.predict_proba(X)[:1])
+
+
+def test_a_value_beyond_declared_bounds_is_refused_with_its_row(table):
+    X, y, _ = table
+    model = quick(schema=SCHEMA).fit(X, y)
+    with pytest.raises(DataError, match="column 'age', row r0: -5 lies outside the declared bounds 0 to 100"):
+        model.predict(X.assign(age=-5))
+
+
+def test_columns_in_another_order_are_refused_as_scikit_learn_asks(table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match="same order as they were in fit"):
+        quick().fit(X, y).predict(X[X.columns[::-1]])
+
+
+def test_an_array_after_a_table_is_read_in_the_order_of_that_table(table):
+    X, y, _ = table
+    model = quick(schema=Schema((*SCHEMA.attributes[2:3], *SCHEMA.attributes[1:2], SCHEMA.label)))
+    numbers = X[["age", "income"]]
+    expected = model.fit(numbers, y).predict_proba(numbers)
+    with pytest.warns(UserWarning, match="does not have valid feature names"):
+        np.testing.assert_array_equal(model.predict_proba(numbers.to_numpy()), expected)
+
+
+def nested():
+    yield XGBoostLearner(threads=1, max_depth=2), {"learner__max_depth": [1, 3]}
+    yield TorchLearner(MLP(hidden=(4,))), {"learner__network__hidden": [(2,), (3,)], "learner__batch_size": [64]}
+    yield SklearnLearner(), {"learner__estimator__alpha": [1e-3, 1e-2]}
+    yield SklearnLearner(), {"guarantee__k": [4, 6]}
+
+
+@pytest.mark.parametrize(
+    ("learner", "grid"), list(nested()), ids=lambda value: next(iter(value)) if isinstance(value, dict) else ""
+)
+def test_grid_search_over_settings_of_the_learner_and_the_guarantee(table, learner, grid):
+    X, y, _ = table
+    model = EUPGClassifier(ProbabilisticKAnonymity(k=5), learner, pretrain=2, finetune=1, random_state=7)
+    before = repr(learner)
+    search = GridSearchCV(model, grid, cv=2, error_score="raise").fit(X, y)
+    for name, choices in grid.items():
+        assert search.best_params_[name] in choices
+        assert search.best_estimator_.get_params()[name] == search.best_params_[name]
+    assert repr(learner) == before, "the learner that was passed stays as it is"
+    assert model.learner is learner
+
+
+def test_nested_parameters_are_listed_set_and_cloned():
+    model = EUPGClassifier(ProbabilisticKAnonymity(k=5), XGBoostLearner(max_depth=2))
+    assert {"guarantee__k": 5, "learner__max_depth": 2}.items() <= model.get_params().items()
+    assert "learner__max_depth" not in model.get_params(deep=False)
+    copy = clone(model).set_params(learner__max_depth=4, guarantee__k=9, finetune=3)
+    assert (copy.learner, copy.guarantee) == (XGBoostLearner(max_depth=4), ProbabilisticKAnonymity(k=9))
+    assert (copy.finetune, model.learner, model.guarantee.k) == (3, XGBoostLearner(max_depth=2), 5)
+    other = copy.set_params(learner=SklearnLearner(), learner__estimator__alpha=0.5)
+    assert other.learner.estimator.alpha == 0.5
+    pipeline = make_pipeline(StandardScaler(), model).set_params(eupgclassifier__learner__max_depth=6)
+    assert pipeline.get_params()["eupgclassifier__learner__max_depth"] == 6
+    assert "EUPGClassifier" in repr(model)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("learner__depth", r"no parameter learner__depth: XGBoostLearner has \['max_depth', .*name one of these"),
+        (
+            "guarantee__k",
+            "no parameter guarantee__k: guarantee is None, which has no settings; .*pass another guarantee",
+        ),
+        ("learner__max_depth__x", "no parameter learner__max_depth__x: learner__max_depth is 2, which has no settings"),
+        ("depth", "Invalid parameter 'depth'"),
+    ],
+)
+def test_an_unknown_nested_parameter_is_named(name, said):
+    with pytest.raises(ValueError, match=said):
+        EUPGClassifier(learner=XGBoostLearner(max_depth=2)).set_params(**{name: 3})
+
+
+def test_a_nested_value_that_cannot_be_is_refused_by_its_owner():
+    with pytest.raises(ParameterError, match="max_depth must be a whole number"):
+        EUPGClassifier(learner=XGBoostLearner()).set_params(learner__max_depth=0)

@@ -1,7 +1,5 @@
 """What works on tables refuses pictures and names what to use instead."""
 
-import argparse
-
 import numpy as np
 import pytest
 
@@ -19,8 +17,8 @@ from eupg import (
 )
 from eupg.audit.epsilon_bound import audit_mechanism_epsilon
 from eupg.audit.linkage import linkage
+from eupg.cli.predict import _read
 from eupg.cli.tables import Columns, read_records
-from eupg.cli.training import _features
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError
 from eupg.forget.dp_sgd import DPSGDBase
@@ -85,7 +83,7 @@ def test_tables_under_a_schema_of_pictures_are_refused(tmp_path):
     with pytest.raises(DataError, match=said):
         read_records(tmp_path / "t.csv", Columns(schema=tmp_path / "schema.toml"))
     with pytest.raises(DataError, match=r"eupg predict works on tables.*Manager\.predict in Python"):
-        _features(argparse.Namespace(columns=[]), DATA.schema)
+        _read(tmp_path / "t.csv", DATA.schema, [])
 
 
 def test_classifier_refuses_a_schema_of_pictures():

@@ -7,21 +7,22 @@ nobody's exact extreme stays behind.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Collection, Iterable
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
-from eupg.data.attribute import Attribute, Categorical, Listed, Missing, Numeric, Outside, Role, category_text
-from eupg.data.dataset import Dataset, Matrix
+from eupg.data.attribute import Categorical, Listed, Role, category_text
+from eupg.data.dataset import Dataset
 from eupg.data.look import check_classes
 from eupg.data.picture import require_table
+from eupg.data.rows import RowReader, Rows
 from eupg.data.schema import Schema, as_frame
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ParameterError
@@ -32,6 +33,8 @@ from eupg.protect.guarantee import Guarantee
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Secret, Seeded
+
+_NESTED = ("guarantee", "learner")
 
 
 class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -44,9 +47,11 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     guarantee
-        A mechanism; by default ``ProbabilisticKAnonymity(k=30)``.
+        A mechanism; by default ``ProbabilisticKAnonymity(k=30)``. A grid search reaches its settings by names such as
+        ``guarantee__k``.
     learner
-        A learner; by default logistic regression by stochastic gradient descent.
+        A learner; by default logistic regression by stochastic gradient descent. A grid search reaches its settings by
+        names such as ``learner__max_depth`` or ``learner__estimator__alpha``.
     pretrain, finetune
         Effort (epochs or trees) on the release and on the records.
     schema
@@ -117,7 +122,9 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ParameterError(f"{len(ids) - len(np.unique(ids))} record ids repeat: pass distinct ids")
         people = _names(subjects, len(table), "subjects") if subjects is not None else ids
         self._rng = self._randomness()
-        self._records = Dataset(self._schema, self._matrix(table), codes.astype(np.int64), ids, people)
+        self._reader = RowReader(self._schema)
+        coded = np.column_stack([a.encode(table[a.name]) for a in self._schema.features])
+        self._records = Dataset(self._schema, coded, codes.astype(np.int64), ids, people)
         self._method = EUPG(
             self.guarantee if self.guarantee is not None else ProbabilisticKAnonymity(),
             self.learner if self.learner is not None else SklearnLearner(),
@@ -151,14 +158,44 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def predict_proba(self, X: Any) -> Probabilities:
-        """Return the probability of every class in ``classes_``."""
+        """Return the probability of every class in ``classes_``.
+
+        Columns of a table have the names and the order that they had in ``fit``, as scikit-learn asks. Values beyond
+        bounds and categories that were inferred are adjusted, which happens in most cross-validations; :meth:`rows`
+        tells in which rows. Values beyond declared ones are refused, unless the schema says what happens to them.
+        """
+        rows = self.rows(X)
+        return self._trained.model.predict_proba(rows.X)
+
+    def rows(self, X: Any) -> Rows:
+        """Read rows as ``predict_proba`` does: its ``marked`` and ``notes()`` tell which were adjusted, and why."""
         check_is_fitted(self)
-        return self._trained.model.predict_proba(self._matrix(self._table(X, fit=False)))
+        table = self._table(X, fit=False)
+        return self._reader.read(table, carried=table.columns)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Return the likeliest class of each row."""
         probabilities = self.predict_proba(X)
         return np.asarray(self.classes_[probabilities.argmax(axis=1)])
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters, and with ``deep`` those of the guarantee and the learner, such as ``guarantee__k``."""
+        params: dict[str, Any] = super().get_params(deep=deep)
+        if deep:
+            for name in _NESTED:
+                params |= _settings(getattr(self, name), f"{name}__")
+        return params
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters; those of the guarantee and the learner by names such as ``learner__max_depth``.
+
+        A guarantee or a learner is replaced by one with the new settings; the one that was passed stays as it is.
+        """
+        nested, own = _divided(params, _NESTED)
+        super().set_params(**own)
+        for name, changes in nested.items():
+            setattr(self, name, _with_settings(getattr(self, name), changes, name))
+        return self
 
     def __sklearn_is_fitted__(self) -> bool:
         """Tell whether there is a model to serve."""
@@ -188,7 +225,9 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, frame, skip_check_array=True, reset=fit)
             return frame
         array = validate_data(self, X, reset=fit, dtype=np.float64, ensure_min_samples=2 if fit else 1)
-        return pd.DataFrame(array, columns=[f"x{j}" for j in range(array.shape[1])])
+        # Fitted to a table, it reads an array as that table without its names, of which scikit-learn has warned.
+        unnamed = [f"x{j}" for j in range(array.shape[1])]
+        return pd.DataFrame(array, columns=unnamed if fit else getattr(self, "feature_names_in_", unnamed))
 
     def _declared(self, table: Any, codes: NDArray[np.intp]) -> Schema:
         assert self.schema is not None
@@ -197,17 +236,6 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if absent:
             raise ParameterError(f"the schema declares {absent[0]!r}, which is not a column of X")
         return Schema((*self.schema.features, _label(self.schema.label, self.classes_, codes)))
-
-    def _matrix(self, table: Any) -> Matrix:
-        """Encode a table; a category that was not there when an inferred schema was made counts as missing."""
-        columns = []
-        for attribute in self._schema.features:
-            column = table[attribute.name]
-            if self.schema is None and isinstance(attribute, Categorical):
-                text = category_text(column, attribute.name)
-                column = column.where(np.isin(text, np.array(attribute.categories, dtype=object)), None)
-            columns.append(attribute.encode(column))
-        return np.column_stack(columns)
 
 
 def _label(declared: Listed, classes: NDArray[Any], codes: NDArray[np.intp]) -> Categorical:
@@ -237,15 +265,7 @@ def _inferred(table: Any, classes: int) -> Schema:
         name=name, role=Role.LABEL, categories=tuple(map(str, range(classes))), inferred=("categories",)
     )
     # Columns of X are features by the convention of scikit-learn: numbers that all differ are measurements.
-    looked = Schema.infer(table.assign(**{name: "0"}), label=name, declared=[label], features=list(table.columns))
-    return Schema((*map(_lenient, looked.features), label))
-
-
-def _lenient(attribute: Attribute) -> Attribute:
-    """Let rows to predict lie outside what the training rows showed."""
-    if isinstance(attribute, Numeric):
-        return replace(attribute, outside=Outside.CLIP)
-    return replace(attribute, missing=Missing.KEEP)
+    return Schema.infer(table.assign(**{name: "0"}), label=name, declared=[label], features=list(table.columns))
 
 
 def _names(values: Any, rows: int, what: str) -> NDArray[np.str_]:
@@ -278,3 +298,49 @@ def _text(values: Iterable[Any], what: str) -> list[str | None]:
 
     flat = values if getattr(values, "ndim", 1) == 1 else np.asarray(values).ravel()
     return list(category_text(pd.Series(list(flat)), what))
+
+
+def _settings(thing: object, prefix: str) -> dict[str, Any]:
+    """Return the settings of a mechanism, a learner or a part of one, and those of its own parts, under full names."""
+    if isinstance(thing, type):
+        return {}
+    if is_dataclass(thing):
+        own = {f.name: getattr(thing, f.name) for f in fields(thing) if f.init}
+    elif hasattr(thing, "get_params"):
+        own = thing.get_params(deep=False)
+    else:
+        return {}
+    named = {f"{prefix}{name}": value for name, value in own.items()}
+    for name, value in own.items():
+        named |= _settings(value, f"{prefix}{name}__")
+    return named
+
+
+def _divided(params: dict[str, Any], heads: Collection[str]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
+    """Divide ``learner__max_depth=3`` from the rest: changes by the name before the underscores, and other values."""
+    nested: dict[str, dict[str, Any]] = {}
+    own = {}
+    for name, value in params.items():
+        head, between, rest = name.partition("__")
+        if between and head in heads:
+            nested.setdefault(head, {})[rest] = value
+        else:
+            own[name] = value
+    return nested, own
+
+
+def _with_settings(thing: Any, changes: dict[str, Any], name: str) -> Any:
+    """Return a mechanism, a learner or a part of one with other settings; the one that was passed stays as it is."""
+    known = [setting for setting in _settings(thing, "") if "__" not in setting]
+    nested, own = _divided(changes, known)
+    for word in own:
+        if word not in known:
+            has = f"{type(thing).__name__} has {known}" if known else f"{name} is {thing!r}, which has no settings"
+            raise ParameterError(
+                f"there is no parameter {name}__{word}: {has}; name one of these, or pass another {name}"
+            )
+    for part, deeper in nested.items():
+        own[part] = _with_settings(own.get(part, getattr(thing, part)), deeper, f"{name}__{part}")
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return replace(thing, **own)
+    return clone(thing).set_params(**own)

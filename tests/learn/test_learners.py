@@ -541,3 +541,40 @@ def test_model_files_are_neither_pickles_nor_hold_row_values(tmp_path):
 def test_meaningless_settings_are_refused_when_built(learner, setting, value):
     with pytest.raises(ParameterError, match=f"{setting} must be a .*number .*, got {value!r}"):
         learner(**{setting: value})
+
+
+class Net(nn.Module):
+    """A network as people write it."""
+
+    def __init__(self, inputs: int, classes: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(inputs, classes)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+@pytest.mark.parametrize(
+    ("network", "message"),
+    [
+        (
+            Net(8, 2),
+            r"got an instance of Net: each training begins with a fresh network, so pass .*TorchLearner\(Net\)",
+        ),
+        ("mlp", "a callable from .inputs, classes. to an nn.Module, got 'mlp': pass a class or a function"),
+        (lambda: Net(8, 2), "must take two arguments, the numbers of inputs and of classes"),
+    ],
+    ids=["instance", "text", "no arguments"],
+)
+def test_a_network_that_cannot_be_built_anew_is_refused_at_once(network, message):
+    with pytest.raises(ParameterError, match=message):
+        TorchLearner(network)
+
+
+def test_a_factory_that_builds_no_network_is_refused_in_words():
+    with pytest.raises(ParameterError, match=r"must build a torch.nn.Module, and .* returned NoneType"):
+        TorchLearner(lambda inputs, classes: None).fit(people(60), effort=1, rng=rng())
+
+
+def test_a_class_of_ones_own_is_a_factory():
+    assert TorchLearner(Net).fit(people(60), effort=1, rng=rng()).predict_proba(people(3).X).shape == (3, 2)

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from eupg import __version__
 from eupg.certify.summary import readable
-from eupg.cli import bench, compare, demo, evidence, plan, requests, training, webhook
+from eupg.cli import bench, compare, demo, evidence, plan, predict, requests, training, webhook
 from eupg.errors import EupgError, MissingFramework
 
 # What the commands need, and the extra that brings it.
@@ -24,7 +24,7 @@ _EXTRAS = {
     "matplotlib": "demo",
     "statsmodels": "demo",
 }
-_COMMANDS = (demo, plan, training, requests, evidence, webhook, compare, bench)
+_COMMANDS = (demo, plan, training, predict, requests, evidence, webhook, compare, bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

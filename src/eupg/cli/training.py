@@ -1,4 +1,4 @@
-"""``eupg train``, ``add``, ``renew`` and ``predict``: the model of a workspace."""
+"""``eupg train``, ``add`` and ``renew``: the model of a workspace."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console
 
 from eupg.certify.summary import readable
@@ -24,14 +23,10 @@ from eupg.cli.names import (
 from eupg.cli.tables import Columns, add_column_options, read_records
 from eupg.cli.workspace import add_command, counted, opened, show
 from eupg.data.dataset import Dataset, read_table
-from eupg.data.picture import require_table
-from eupg.errors import DataError, ParameterError, StorageError
+from eupg.errors import ParameterError
 from eupg.rng import Seeded
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from eupg.data.schema import Schema
     from eupg.forget.eupg import EUPG
 
 
@@ -74,9 +69,6 @@ def add_to(commands: Any) -> None:
         "default a table that seems to have been added before is refused",
     )
     add_command(commands, "renew", "make a second release of the records that are left", _renew)
-    predict = add_command(commands, "predict", "predict with the served model", _predict)
-    predict.add_argument("--data", type=Path, required=True, metavar="FILE", help="rows to predict for")
-    predict.add_argument("--out", type=Path, required=True, metavar="FILE", help="CSV or Parquet to write")
 
 
 def _train(options: argparse.Namespace, console: Console) -> int:
@@ -173,37 +165,3 @@ def _renew(options: argparse.Namespace, console: Console) -> int:
     words = f"Release {status.releases} made of {status.records:,} records; for those in several, claims add up."
     show(options, console, words, status.to_json())
     return 0
-
-
-def _predict(options: argparse.Namespace, console: Console) -> int:
-    suffix = options.out.suffix.lower()
-    if suffix not in (".csv", ".parquet"):
-        raise DataError(f"predictions are written as .csv or .parquet, got {options.out.name!r}")
-    with opened(options, console) as manager:
-        schema = manager.space.schema
-        table = read_table(options.data, schema)
-        found = manager.predict(_features(table, schema))
-    classes = schema.label.categories
-    out = {f"P({schema.label.name}={name})": found[:, i] for i, name in enumerate(classes)}
-    import pandas as pd
-
-    frame = pd.DataFrame(out | {schema.label.name: np.asarray(classes, dtype=object)[found.argmax(axis=1)]})
-    frame.index = table.index
-    try:
-        if suffix == ".csv":
-            frame.to_csv(options.out, index_label="row")
-        else:
-            frame.to_parquet(options.out)
-    except OSError as error:
-        raise StorageError(f"the predictions could not be written ({error}): name another file") from error
-    show(options, console, f"{len(frame):,} predictions: {options.out}", {"rows": len(frame), "out": str(options.out)})
-    return 0
-
-
-def _features(table: pd.DataFrame, schema: Schema) -> np.ndarray[Any, Any]:
-    """Code the features of a table that need not hold the label."""
-    require_table(schema, "eupg predict", "Manager.predict in Python")
-    absent = [a.name for a in schema.features if a.name not in table.columns]
-    if absent:
-        raise DataError(f"the table has no column {absent[0]!r}; it has {list(table.columns)}")
-    return np.column_stack([a.encode(table[a.name]) for a in schema.features])

@@ -206,6 +206,15 @@ class Dataset:
         return pd.DataFrame(columns, index=pd.Index(self.ids.tolist(), name="record"))
 
 
+def require_dataset(data: object, who: str) -> None:
+    """Refuse a table, or anything else, where records are expected, and say how a table becomes records."""
+    if not isinstance(data, Dataset):
+        raise DataError(
+            f"{who} expects a Dataset, got {type(data).__name__}: describe a table with "
+            "schema = Schema.infer(table, label=…), then pass Dataset.from_table(table, schema)"
+        )
+
+
 def read_table(path: str | Path, schema: Schema | None = None, *, names: Iterable[str] = ()) -> pd.DataFrame:
     """Read a CSV or Parquet file; columns the schema calls categories or names, and ``names``, are read as text."""
     import pandas as pd

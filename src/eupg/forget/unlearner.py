@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from eupg.data.dataset import Dataset, RecordId
+from eupg.data.dataset import Dataset, RecordId, require_dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.released import Released
@@ -110,5 +110,6 @@ def check_start(data: Dataset, rng: Randomness) -> None:
     """Refuse an empty table, or randomness that cannot say whether it was seeded."""
     if not isinstance(rng, Randomness):
         raise ParameterError(f"expected Secret(), or Seeded(7) for an experiment, got {rng!r}")
+    require_dataset(data, "training")
     if not len(data):
         raise NothingRetained("no record is left to train on: keep at least one, or retire the model")

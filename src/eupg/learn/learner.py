@@ -28,7 +28,11 @@ Scores = NDArray[np.float32]
 
 @runtime_checkable
 class Model(Protocol):
-    """Something that predicts. It takes rows in the schema's coding and encodes them itself."""
+    """Something that predicts. It takes rows in the schema's coding and encodes them itself.
+
+    Models of this library take a table too, whose columns they match by name (:mod:`eupg.data.rows`), and refuse a
+    matrix of another width than the schema's.
+    """
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the probability of every class: one row an example, rows sum to one."""

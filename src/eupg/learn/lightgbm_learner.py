@@ -12,6 +12,7 @@ import numpy as np
 from eupg.data.attribute import Categorical
 from eupg.data.dataset import Examples, Matrix
 from eupg.data.picture import require_table
+from eupg.data.rows import as_matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.learn.envelope import read_model, write_model
@@ -40,6 +41,7 @@ class LightGBMModel:
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the ensemble's probabilities."""
+        X = as_matrix(self.schema, X)
         if not len(X):
             return np.empty((0, self.schema.classes))
         out = np.asarray(self.booster.predict(X))

@@ -20,6 +20,7 @@ from skops.io.exceptions import UntrustedTypesFoundException
 from eupg.data.dataset import Examples, Matrix
 from eupg.data.encode import Encoder
 from eupg.data.picture import require_table
+from eupg.data.rows import as_matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ModelFileError, ParameterError
@@ -41,6 +42,7 @@ class SklearnModel:
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the estimator's probabilities, with a column for every class of the schema."""
+        X = as_matrix(self.schema, X)
         out = np.zeros((len(X), self.schema.classes))
         if len(X):
             found = np.asarray(self.estimator.predict_proba(self.encoder(X)), dtype=np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -89,6 +90,7 @@ class TorchLearner:
             self, whole={"batch_size": 1}, positive=("learning_rate",), not_negative=("weight_decay", "anchor")
         )
         self._rule.check()
+        _check_factory(self.network)
         if self.augment is not None and not isinstance(self.augment, Augment):
             raise ParameterError(f"augment must be an Augment or None, got {self.augment!r}")
         try:
@@ -287,8 +289,13 @@ class TorchLearner:
     def _network(self, encoder: Encoder, classes: int, seed: int) -> nn.Module:
         lens = self.lens(encoder)
         with seeded(self.device, seed):
-            network = self.network(encoder.width if lens is None else lens.inputs, classes).to(self.device)
-        return laid_out(network, lens)
+            network = self.network(encoder.width if lens is None else lens.inputs, classes)
+        if not isinstance(network, nn.Module):
+            raise ParameterError(
+                f"network must build a torch.nn.Module, and {self.network!r} returned {type(network).__name__}: let it "
+                "return the module"
+            )
+        return laid_out(network.to(self.device), lens)
 
     def save(self, model: Model, path: str | Path) -> None:
         """Write the weights as safetensors, and the optimiser's moments where the model carries them."""
@@ -297,3 +304,31 @@ class TorchLearner:
     def load(self, path: str | Path) -> TorchModel:
         """Read weights into a network built by this learner's factory."""
         return read_network(path, self, lambda encoder, classes: self._network(encoder, classes, 0))
+
+
+def _check_factory(network: object) -> None:
+    """Refuse what does not build a network from (inputs, classes), such as a network that is built already."""
+    name = type(network).__name__
+    if isinstance(network, nn.Module):
+        raise ParameterError(
+            f"network must be a callable from (inputs, classes) to an nn.Module, got an instance of {name}: each "
+            f"training begins with a fresh network, so pass the class, TorchLearner({name}), or a function such as "
+            f"lambda inputs, classes: {name}(…)"
+        )
+    if not callable(network):
+        raise ParameterError(
+            f"network must be a callable from (inputs, classes) to an nn.Module, got {network!r}: pass a class or a "
+            "function that builds the network"
+        )
+    try:
+        signature = inspect.signature(network)
+    except ValueError:
+        # Some callables that are written in C do not tell what they take.
+        return
+    try:
+        signature.bind(1, 2)
+    except TypeError as error:
+        raise ParameterError(
+            f"network must take two arguments, the numbers of inputs and of classes, and {network!r} does not "
+            f"({error}): pass a class or a function that takes both"
+        ) from error

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from eupg.data.dataset import Matrix
 from eupg.data.encode import Encoder
+from eupg.data.rows import as_matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ModelFileError, ParameterError
@@ -47,6 +48,7 @@ class TorchModel:
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the softmax of the network's logits; the mean of two where mirror images are asked too."""
+        X = as_matrix(self.schema, X)
         self.network.eval()
         parts = []
         lens = self.learner.lens(self.encoder)

@@ -12,6 +12,7 @@ import xgboost as xgb
 from eupg.data.attribute import Categorical
 from eupg.data.dataset import Examples, Matrix
 from eupg.data.picture import require_table
+from eupg.data.rows import as_matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import ParameterError
@@ -48,6 +49,7 @@ class XGBoostModel:
 
     def predict_proba(self, X: Matrix) -> Probabilities:
         """Return the probabilities that all trees give together."""
+        X = as_matrix(self.schema, X)
         if not len(X):
             return np.empty((0, self.schema.classes))
         out = np.asarray(self.boosters[-1].predict(self._matrix_of(X)), dtype=np.float64)

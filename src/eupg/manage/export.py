@@ -36,6 +36,13 @@ People and records appear here as keyed digests only, and the key is not part of
 the records of people, and bounds or categories that the schema says were read from the data are theirs too: hand both
 on with care. A person who is forgotten after this was written is still in this copy of the model: delete it then.
 
+How to predict
+--------------
+Load served.model with the learner that trained it, for instance XGBoostLearner().load("served.model"), and pass
+predict_proba a table with named columns. Columns are matched by name and coded by the schema that the file holds.
+Names of people and records, and the label, are ignored; a column that is missing or unknown is an error. A matrix
+without names is taken only in the coding and order of the features in schema.toml.
+
 How to check the ledger
 -----------------------
 The digest of an entry is the SHA-256 of the JSON list [number, at, kind, body, previous], with keys sorted, no spaces,

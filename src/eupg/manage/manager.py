@@ -19,9 +19,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +31,8 @@ from eupg.audit.attack import Attack
 from eupg.audit.report import AuditReport
 from eupg.audit.rmia import RMIA
 from eupg.certify.certificate import Certificate, sign
-from eupg.data.dataset import Dataset, Matrix
+from eupg.data.dataset import Dataset, Matrix, require_dataset
+from eupg.data.rows import RowReader, Rows
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, EupgError, ParameterError, WorkspaceState
 from eupg.forget.eupg import EUPG
@@ -104,6 +107,7 @@ class Manager:
         self._method, self._rng, self._watch = method, rng or Secret(), watch
         self._trusted = tuple(trusted)
         self._served: tuple[Digest, Model] | None = None
+        self._reader: RowReader | None = None
         # The records of the last forget, in memory alone, so that an audit can still ask about them.
         self._last: tuple[int, Dataset] | None = None
         if method is not None and self.space.trained and not agrees(method, self.space.method):
@@ -139,6 +143,9 @@ class Manager:
         """
         if self._method is None:
             raise ParameterError("which method? pass one to Manager(folder, method) before the first training")
+        require_dataset(records, "Manager.train")
+        if not isinstance(hold_out, Real):
+            require_dataset(hold_out, "hold_out of Manager.train, unless it is a share of people,")
         with self._changing("train"):
             self._workshop.train(records, hold_out, not_covered)
 
@@ -180,6 +187,7 @@ class Manager:
             they are known; otherwise records of different people may be equal, and only tables of which at least half
             is held already are refused.
         """
+        require_dataset(records, "Manager.add")
         if repeated not in list(Repeated):
             raise ParameterError(f"repeated must be one of {[str(r) for r in Repeated]}, got {repeated!r}")
         with self._changing("add"):
@@ -348,8 +356,51 @@ class Manager:
         """Say what is served and what waits."""
         return self.space.consistently(lambda: status_of(self.space))
 
-    def predict(self, X: Matrix) -> Probabilities:
-        """Return the served model's probabilities; while a forget runs, the model before it goes on answering."""
+    def rows(self, table: Any, *, strict: bool = False, carried: Collection[str] = ()) -> Rows:
+        """Read rows to predict: match columns by name, code them by the schema, and mark what had to be adjusted.
+
+        Parameters
+        ----------
+        table
+            A pandas, Arrow or polars table, or a matrix in the schema's coding and order.
+        strict
+            Whether to refuse values beyond bounds and categories that were inferred, instead of adjusting them.
+        carried
+            Names of further columns that the table may hold; other unknown columns are an error.
+        """
+        if self._reader is None:
+            # Where nothing is trained, this says so.
+            self.space.current()
+            self._reader = RowReader(self.space.schema)
+        return self._reader.read(table, strict=strict, carried=carried)
+
+    def predict(self, X: Any, *, strict: bool = False) -> Probabilities:
+        """Return the served model's probabilities; while a forget runs, the model before it goes on answering.
+
+        Parameters
+        ----------
+        X
+            Rows to predict: a pandas, Arrow or polars table, whose columns are matched by name and in which names of
+            people and records, and the label, are ignored; a matrix in the schema's coding and order; or what
+            :meth:`rows` returned.
+        strict
+            Whether to refuse values beyond bounds and categories that were inferred. Otherwise they are adjusted, with
+            a warning (:class:`~eupg.data.rows.AdjustedRows`); call :meth:`rows` first to see in which rows.
+
+        Raises
+        ------
+        DataError
+            If columns are missing or unknown, or a value breaks the bounds or categories that the schema declares.
+        """
+        if isinstance(X, Rows):
+            if X.schema.features != self.space.schema.features:
+                raise DataError("these rows were read under another schema: read them with this manager's rows()")
+            return self._predict(X.X)
+        rows = self.rows(X, strict=strict)
+        rows.warn(stacklevel=2)
+        return self._predict(rows.X)
+
+    def _predict(self, X: Matrix) -> Probabilities:
         while True:
             wanted, found = self.space.current().served, self._served
             if found is None or found[0] != wanted:

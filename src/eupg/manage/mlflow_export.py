@@ -6,6 +6,9 @@ undone: what is missing is uploaded, what the workspace gave up is deleted. Call
 until then MLflow keeps the model before. It only marks runs as deleted, so run ``mlflow gc`` after it, and
 :func:`check_deleted` to see that nothing is left.
 
+A version holds the model's file as the workspace has it, not a flavour of MLflow's. Load it with the learner that made
+it; its ``predict_proba`` takes a table and matches the columns by name (:mod:`eupg.data.rows`).
+
 MLflow reports its own use to its makers unless ``MLFLOW_DISABLE_TELEMETRY=true`` is set.
 """
 
