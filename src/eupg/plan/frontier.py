@@ -19,6 +19,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import EUPG, FEWEST_EXPOSED
+from eupg.forget.lottery import exposed_people
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
 from eupg.protect.guarantee import Exact, Guarantee
@@ -112,7 +113,7 @@ def measure(
     mechanisms
         Guarantees by name.
     exposures
-        Shares of people seen raw; those of too few people to fine-tune on are left out.
+        Chances to be seen raw; those that draw too few people to fine-tune on are left out.
     seed
         Makes it repeatable; nothing that is made here is kept or served.
     watch
@@ -124,8 +125,7 @@ def measure(
     if not mechanisms or not all(0 <= e <= 1 for e in exposures):
         raise ParameterError(f"a plan needs a guarantee and exposures from 0 to 1, got {list(exposures)!r}")
     rng = Seeded(seed)
-    # Shares of too few people to fine-tune on are left out.
-    exposures = [e for e in exposures if e == 0 or round(e * people) >= FEWEST_EXPOSED]
+    exposures = [e for e in exposures if e == 0 or _draws_enough(source.train, e, rng)]
     points = _controls(source, recipe, exposures, rng, watch)
     for name, mechanism in mechanisms.items():
         points += _guarantee(source, recipe, name, mechanism, exposures, rng, watch)
@@ -143,7 +143,7 @@ def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: R
     ]
     for exposure in exposures:
         if 0 < exposure < 1:
-            seen = _drawn(data, exposure, rng)
+            seen = exposed_people(data, exposure, rng)
             people = len(np.unique(seen.subjects))
             name = f"From scratch, {exposure:.3g} exposed"
             plans.append((name, exposure, people, partial(_scratch, recipe, seen, rng)))
@@ -183,10 +183,11 @@ def _guarantee(
     return points
 
 
-def _drawn(data: Dataset, exposure: float, rng: Randomness) -> Dataset:
-    people = np.unique(data.subjects)
-    chosen = rng.stage("exposure").permutation(len(people))[: max(1, round(exposure * len(people)))]
-    return data.of_subjects(people[chosen].tolist())
+def _draws_enough(data: Dataset, exposure: float, rng: Randomness) -> bool:
+    """Tell whether EUPG would train at this exposure, and would find enough people drawn here to fine-tune on."""
+    expected = exposure * len(np.unique(data.subjects))
+    drawn = len(np.unique(exposed_people(data, exposure, rng).subjects))
+    return min(expected, drawn) >= FEWEST_EXPOSED
 
 
 def _scratch(recipe: Recipe, data: Dataset, rng: Randomness) -> Model:
