@@ -5,8 +5,18 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eupg import EUPG, DPSynthesis, LocalDP, Manager, ProbabilisticKAnonymity, Retrain, Seeded, SklearnLearner
-from eupg import TorchLearner, XGBoostLearner
+from eupg import (
+    EUPG,
+    DPSynthesis,
+    LocalDP,
+    Manager,
+    ProbabilisticKAnonymity,
+    Retrain,
+    Seeded,
+    SklearnLearner,
+    TorchLearner,
+    XGBoostLearner,
+)
 from eupg.certify import wording
 from eupg.forget.certified_sp import CertifiedSP
 from eupg.forget.sisa import SISA

@@ -128,7 +128,7 @@ def test_people_are_drawn_independently_of_each_other():
     """The number drawn has the spread of independent draws; a fixed number, or a stratified one, has less."""
     data = people(300)
     sizes = [len(np.unique(exposed_people(data, 0.2, Secret()).subjects)) for _ in range(2000)]
-    # The variance of 100 draws is 16. Estimated from 2,000 runs it has a standard error of 0.5; six of them are allowed.
+    # The variance of 100 draws is 16. Estimated from 2,000 runs its standard error is 0.5; six of them are allowed.
     assert 13 < np.var(sizes) < 19
     # Neighbours by name, and by place in the table, agree as often as strangers: 0.2² + 0.8² = 0.68 of the time.
     pairs = [Lottery.start(0.2, Secret()).drawn(data)[[0, 3, 150]] for _ in range(2000)]

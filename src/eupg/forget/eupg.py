@@ -25,8 +25,8 @@ FEWEST_EXPOSED = 10
 # With so many expected, about one draw in 200 is below the fewest.
 _EXPECTED_ENOUGH = 2 * FEWEST_EXPOSED
 TOPPED_UP = (
-    "people who leave the sample of those seen raw are replaced by others, so whom the model is fitted on depends on who "
-    "left before"
+    "people who leave the sample of those seen raw are replaced by others, so whom the model is fitted on depends on "
+    "who left before"
 )
 _NO_PERSON = "no column names the person, so that each record counts as a person of its own"
 
@@ -178,7 +178,7 @@ class EUPG:
         return (TOPPED_UP,) if self.depends_on_history else ()
 
     def claim(self, claim: Guarantee, data: Dataset) -> Guarantee:
-        """Return a release's claim with what this method assumes, and with what counts as a person if none are named."""
+        """Return a release's claim with what this method adds, and with what counts as a person if none are named."""
         nameless = self.exposure < 1 and data.schema.subject is None
         caveats = both(claim.caveats, (*((_NO_PERSON,) if nameless else ()), *self.caveats))
         return assuming(replace(claim, caveats=caveats), REQUESTS_APART, needed=self.sees_raw)

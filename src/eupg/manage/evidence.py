@@ -118,7 +118,9 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
             measures |= body
             audits += body.get("audits", [])
         elif entry.kind == "forget":
-            found += [_exposure(body, int(done["exposed"]), int(done["seen"]))] if body["elapsed_ms"] is not None else []
+            found += (
+                [_exposure(body, int(done["exposed"]), int(done["seen"]))] if body["elapsed_ms"] is not None else []
+            )
         elif body.get("about") == FORGOTTEN:
             # An audit of those who stay says nothing about the one who asked.
             audits.append(body)

@@ -290,9 +290,7 @@ class Workshop:
     def _first(self, digest: Digest, base: Base, data: Dataset, lottery: Lottery | None) -> _First:
         """Fine-tune a new base model; who may be seen raw is drawn unless it was before."""
         claim = guarantee_from_json(base.release.claim)
-        trained = self.watch(
-            "finetune", lambda: self.method.resume(base.model, claim, data, self.rng, lottery=lottery)
-        )
+        trained = self.watch("finetune", lambda: self.method.resume(base.model, claim, data, self.rng, lottery=lottery))
         served = self._serve(trained, digest)
         release: dict[str, Json] = {"release": base.release.digest, "claim": dict(base.release.claim)}
         events = (

@@ -49,7 +49,7 @@ class Point:
     erase_s
         Seconds of one fine-tuning or retraining, when one is needed.
     free
-        The share of erasures that need none.
+        The expected share of erasures that need none.
     claim
         What holds for a forgotten record.
     """
@@ -135,22 +135,22 @@ def measure(
 
 def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: Randomness, watch: Watch) -> list[Point]:
     data, exact = source.train, Exact(caveats=source.train.schema.caveats)
-    everyone = len(np.unique(data.subjects))
     short = partial(recipe.short.fit, data, effort=recipe.short_effort, rng=_stream(rng))
-    plans: list[tuple[str, float | None, int, Callable[[], Model]]] = [
-        ("Retrain", None, everyone, partial(_scratch, recipe, data, rng)),
-        ("Short retrain", None, everyone, short),
+    plans: list[tuple[str, float | None, Callable[[], Model]]] = [
+        ("Retrain", None, partial(_scratch, recipe, data, rng)),
+        ("Short retrain", None, short),
     ]
     for exposure in exposures:
         if 0 < exposure < 1:
             seen = exposed_people(data, exposure, rng)
-            people = len(np.unique(seen.subjects))
             name = f"From scratch, {exposure:.3g} exposed"
-            plans.append((name, exposure, people, partial(_scratch, recipe, seen, rng)))
+            plans.append((name, exposure, partial(_scratch, recipe, seen, rng)))
     points = []
-    for name, share, people, work in plans:
+    for name, share, work in plans:
         model, seconds = _timed(partial(watch, name, work))
-        points.append(Point(name, None, share, _utility(source, model), seconds, seconds, 1 - people / everyone, exact))
+        # A workspace draws anew, so what counts is the chance to be drawn, not who was drawn here.
+        free = 0.0 if share is None else 1 - share
+        points.append(Point(name, None, share, _utility(source, model), seconds, seconds, free, exact))
     return points
 
 
@@ -176,10 +176,9 @@ def _guarantee(
         method = EUPG(mechanism, recipe.learner, 1, recipe.finetune, exposure=exposure, finetuner=recipe.finetuner)
         step = f"{name}, {exposure:.3g} exposed"
         trained, seconds = _timed(partial(watch, step, partial(method.resume, base, claim, data, rng)))
-        seen = len(np.unique(data.subjects[np.isin(data.ids, list(trained.ids))]))
-        free = 1 - seen / len(np.unique(data.subjects))
-        utility, spent = _utility(source, trained.model), seconds if seen else 0.0
-        points.append(Point(step, name, exposure, utility, made_s, spent, free, claim))
+        free = 1 - exposure if trained.ids else 1.0
+        utility, spent = _utility(source, trained.model), seconds if trained.ids else 0.0
+        points.append(Point(step, name, exposure, utility, made_s, spent, free, trained.claim))
     return points
 
 
