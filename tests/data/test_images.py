@@ -41,7 +41,7 @@ def test_array_becomes_records_named_by_position():
 def test_claims_know_whether_people_are_named():
     """What is drawn by person must not be called drawn by record, nor the other way round."""
     method = EUPG(PixelDP(block=1), TorchLearner(), exposure=0.5)
-    for subjects, caveats in ((None, 2), ([*"aabb"], 1)):
+    for subjects, caveats in ((None, 3), ([*"aabb"], 2)):
         data = image_dataset(IMAGES, [0, 1, 1, 0], classes=CLASSES, subjects=subjects)
         assert (data.schema.subject is None) == (subjects is None)
         assert data.schema.columns == IMAGES[0].size

@@ -9,6 +9,7 @@ from eupg import Secret, Seeded
 from eupg.forget.sharding import Sharding
 from eupg.forget.sisa import SISA
 from eupg.forget.stages import Plan
+from eupg.protect.claim import REQUESTS_APART
 from eupg.protect.guarantee import Exact, Unit
 from forget.families import FAST, Noting, late, place
 from people import people
@@ -86,7 +87,7 @@ def test_request_of_a_likely_person_retrains_little():
 def test_claim_is_exact_and_says_when_places_follow_likelihoods():
     data = people(120)
     plain = SISA(FAST, effort=2, shards=2, slices=2).train(data, Secret())
-    assert plain.claim_for(data.of_subjects(["p7"])) == Exact()
+    assert plain.claim_for(data.of_subjects(["p7"])) == Exact(caveats=(REQUESTS_APART,))
     ordered = SISA(FAST, effort=2, shards=2, slices=2, likelihood=LIKELY).train(data, Secret())
     claim = ordered.claim_for(data.of_subjects(["p7"]))
     assert isinstance(claim, Exact)

@@ -7,13 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eupg import Retrain, Seeded, XGBoostLearner
+from eupg import Retrain, Secret, Seeded, XGBoostLearner
 from eupg.checks import names_reachable_from
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.sisa import SISA, Aggregate, Ensemble
 from eupg.forget.storage import storage
+from eupg.protect.claim import REQUESTS_APART
 from eupg.protect.guarantee import Exact, Unit
 from forget.families import FAMILIES, FAST, NO_START, Noting, family, files, late, names, place, same
 from people import SCHEMA, people
@@ -145,7 +146,7 @@ def test_update_with_new_records_is_a_training_with_them():
     for s in range(4):
         assert (grown.memory.checkpoints[s] == before.memory.checkpoints[s]) == (s != shard)
     assert grown.memory.checkpoints[shard][:part] == before.memory.checkpoints[shard][:part]
-    assert grown.claim_for(more.of_subjects(["newcomer"])) == Exact()
+    assert grown.claim_for(more.of_subjects(["newcomer"])) == Exact(caveats=(REQUESTS_APART,))
     assert same(sisa.forget(grown, data, rng), before, data.X)
 
 
@@ -249,6 +250,8 @@ def test_learner_that_cannot_go_on_is_refused_with_slices_and_accepted_without()
         ({"jobs": 0}, "jobs must be a whole number of at least 1"),
         ({"unit": "person"}, "unit must be one of Unit.RECORD, Unit.PERSON"),
         ({"aggregate": "vote"}, "aggregate must be one of Aggregate.MEAN, Aggregate.VOTE"),
+        ({"redraw": 1.5}, "redraw is a share of a shard's records from 0 to 1, or None, got 1.5"),
+        ({"redraw": True}, "redraw is a share"),
         ({"likelihood": {"p1": float("nan")}}, "likelihoods must be finite numbers"),
     ],
 )
@@ -284,3 +287,71 @@ def test_corrected_values_behind_a_kept_name_are_trained_anew():
     np.testing.assert_array_equal(after.model.predict_proba(X), never.model.predict_proba(X))
     untouched = [s for s in range(3) if s != place(trained, data.ids[7])[0]]
     assert all(after.memory.checkpoints[s] == trained.memory.checkpoints[s] for s in untouched)
+
+
+def in_shard(trained, shard: int) -> list[str]:
+    return [name for name in trained.memory.places if place(trained, name)[0] == shard]
+
+
+@pytest.mark.parametrize(("redraw", "emptied"), [(0.3, False), (None, True)])
+def test_shard_whose_members_are_known_cannot_be_emptied(redraw, emptied, tmp_path):
+    """Someone who knows who sits in a shard has them erased one after another; a new draw ends their knowledge."""
+    data = people(120)
+    sisa = SISA(FAST, effort=2, shards=3, slices=2, unit=Unit.RECORD, redraw=redraw, folder=tmp_path)
+    state = sisa.train(data, Secret())
+    key, known, gone, keys = state.memory.sharding.key, in_shard(state, 0), [], set()
+    for name in known:
+        gone.append(name)
+        state = sisa.forget(state, data.without(gone), Secret())
+        keys.add(state.memory.sharding.key)
+        assert names(state) == set(files(tmp_path)), "what the old shards left is deleted"
+    assert (state.memory.models[0] is None) == emptied
+    assert (not keys - {key}) == emptied
+
+
+def test_shards_are_drawn_anew_when_one_has_lost_the_share_and_not_before(tmp_path):
+    data = people(120)
+    sisa = SISA(FAST, effort=2, shards=3, slices=2, unit=Unit.RECORD, redraw=0.25, folder=tmp_path)
+    before = sisa.train(data, Secret())
+    members = in_shard(before, 1)
+    few = -(-len(members) // 4)
+    almost = sisa.forget(before, data.without(members[: few - 1]), Secret())
+    assert almost.memory.sharding.key == before.memory.sharding.key
+    assert almost.memory.checkpoints[0] == before.memory.checkpoints[0]
+    # What was lost before counts: one more is enough.
+    due = sisa.forget(almost, data.without(members[:few]), Secret())
+    assert due.memory.sharding.key != before.memory.sharding.key
+    assert due.memory.lost == (0, 0, 0)
+    assert sum(due.memory.dealt) == 120 - few
+    assert names(due) == set(files(tmp_path))
+
+
+def test_newcomers_count_as_dealt_and_corrections_as_lost():
+    data, rng = people(80), Seeded(2)
+    sisa = SISA(FAST, effort=2, shards=2, slices=2, redraw=0.9)
+    trained = sisa.train(data, rng)
+    grown = sisa.update(trained, data.plus(late(data, "newcomer")), rng)
+    assert sum(grown.memory.dealt) == 80 + len(late(data, "newcomer"))
+    X = data.X.copy()
+    X[7, 0] = 100 - X[7, 0]
+    corrected = sisa.update(trained, dataclasses.replace(data, X=X), rng)
+    assert corrected.memory.lost[place(trained, data.ids[7])[0]] == sum(corrected.memory.lost) == 1
+
+
+def test_drawing_anew_is_a_training_on_those_who_are_left():
+    data, rng = people(120), Seeded(4)
+    sisa = SISA(FAST, effort=4, shards=3, slices=2, redraw=0.0)
+    retained = data.without(["r3"])
+    after = sisa.forget(sisa.train(data, rng), retained, rng)
+    assert same(after, sisa.train(retained, rng), data.X)
+    assert sisa.train(data, Secret()).claim == Exact(), "nothing has to be assumed about requests"
+
+
+def test_new_draw_that_fails_leaves_the_old_shards_and_no_other_file(tmp_path, monkeypatch):
+    data = people(120)
+    sisa = SISA(FAST, effort=2, shards=3, slices=2, redraw=0.0, folder=tmp_path)
+    before = sisa.train(data, Secret())
+    monkeypatch.setattr(type(FAST), "save", lambda *_: (_ for _ in ()).throw(OSError("the disk is full")))
+    with pytest.raises(OSError, match="the disk is full"):
+        sisa.forget(before, data.without(["r3"]), Secret())
+    assert names(before) == set(files(tmp_path))

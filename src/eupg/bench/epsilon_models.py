@@ -4,7 +4,7 @@ People with the canary and the same people without are neighbours, as DP synthes
 many times, with fresh randomness. What a model says of the canary's label at the canary's record, its log-odds, is one
 output, and :func:`~eupg.audit.epsilon_bound.epsilon_lower_bound` says which ε the outputs refute.
 
-At exposure 0 the base model is asked. Else it is first fine-tuned on a share of the other people; with all of them it
+At exposure 0 the base model is asked. Else it is first fine-tuned on others, each drawn with that chance; with all it
 is the model after the canary's erasure. Where the canary is seen raw, it is among those fine-tuned on: nothing is
 claimed then, and a sound attack should find it. So it should in ``Unprotected``, a model of the records themselves.
 """
@@ -23,12 +23,13 @@ from eupg.audit.output_sets import epsilons
 from eupg.audit.signals import scaled_logit
 from eupg.bench import methods
 from eupg.bench.cell import Cell
-from eupg.bench.exposure import exposed_people
 from eupg.bench.found import Found, timed
 from eupg.data.attribute import Listed, Numeric
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
+from eupg.forget.eupg import FEWEST_EXPOSED
+from eupg.forget.lottery import exposed_people
 from eupg.learn.learner import Model
 from eupg.protect.guarantee import DifferentiallyPrivate, Neighbours
 from eupg.protect.mechanism import Mechanism
@@ -147,7 +148,9 @@ class Attack:
                 # The others are drawn without the canary, so that it is never among them by chance.
                 seen = exposed_people(self.people, exposure, rng)
                 seen = seen.plus(self.target) if there and cell.get("canary") == RAW else seen
-                model = learner.fit(seen, effort=short, rng=rng.stage("finetune").generator(), start=model)
+                # As EUPG does: on too few people a model is not fine-tuned.
+                if len(np.unique(seen.subjects)) >= FEWEST_EXPOSED:
+                    model = learner.fit(seen, effort=short, rng=rng.stage("finetune").generator(), start=model)
             found.append(log_odds(model, self.target))
         return found
 

@@ -15,14 +15,14 @@ import numpy as np
 from eupg.bench import methods
 from eupg.bench.cell import Cell
 from eupg.bench.found import Found, timed, utility
-from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
 from eupg.forget.eupg import EUPG
+from eupg.forget.lottery import exposed_people
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
-from eupg.rng import Randomness, Seeded
+from eupg.rng import Seeded
 
 CONTROLS = ("From scratch", "Short retrain")
 
@@ -76,13 +76,6 @@ def _control(source: Source, rule: Recipe, cell: Cell) -> Found:
         exposed = len(seen)
     metrics = {"utility": utility(source, model), "effort": getattr(model, "effort", None), "exposed": exposed}
     return Found(metrics, seconds)
-
-
-def exposed_people(data: Dataset, exposure: float, rng: Randomness) -> Dataset:
-    """Return the records of the people that EUPG draws at this exposure and randomness."""
-    people = np.unique(data.subjects)
-    drawn = rng.stage("exposure").permutation(len(people))[: max(1, round(exposure * len(people)))]
-    return data.of_subjects(people[drawn].tolist())
 
 
 def _method(mechanism: Mechanism, rule: Recipe, exposure: float) -> EUPG:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from eupg.certify.body import Body
 from eupg.certify.claimed import SEEDED
+from eupg.certify.wording import as_sentence
 
 _WIDTH = 100
 _LABEL = 13
@@ -54,10 +55,13 @@ def erased(body: Body) -> str:
 
 
 def narrowings(body: Body) -> list[str]:
-    """List what narrows the claim: attributes kept as they are, caveats, and what was read from the data."""
+    """List what narrows the claim: attributes kept as they are, caveats, and what was read from the data.
+
+    What is listed among the assumptions is not repeated.
+    """
     claim = body.claimed.claim
     found = [f"Kept as it is, not covered: {', '.join(claim.leaves_open)}."] if claim.leaves_open else []
-    found += [f"{c[:1].upper()}{c[1:]}." for c in claim.caveats]
+    found += [sentence for sentence in map(as_sentence, claim.caveats) if sentence not in body.assumed]
     return found + [f"Read from the data: {d.what} ({d.source})." for d in body.provenance.data_derived]
 
 

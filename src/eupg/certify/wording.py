@@ -13,6 +13,11 @@ NOT_COVERED = (
     "Keyed digests of the erased ids, and their group in the release, stay: who holds the workspace's key can test a "
     "guess.",
 )
+# The same words as the caveat of a claim, eupg.protect.claim.REQUESTS_APART.
+REQUESTS_APART = (
+    "It is assumed that no erasure request was chosen by looking at a model fitted on these records: such a choice can "
+    "carry what that model showed into the newest one."
+)
 
 
 def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
@@ -23,6 +28,8 @@ def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
         "Schema, method and settings were chosen without looking at the records, but for what is listed as read from "
         "the data, or as not covered.",
     ]
+    if REQUESTS_APART in map(as_sentence, claim.caveats):
+        found.insert(1, REQUESTS_APART)
     if seeded:
         found.insert(0, SEEDED)
     elif isinstance(claim, LinkingClaim | PrivateClaim):
@@ -42,3 +49,8 @@ def assumptions(claimed: Claimed, *, seeded: bool) -> tuple[str, ...]:
             number = "The claim is about the model: the number of records, noted exactly, is outside it"
         found.append(f"{number}{exact}.")
     return tuple(found)
+
+
+def as_sentence(caveat: str) -> str:
+    """Write a caveat of a claim as a sentence of its own."""
+    return f"{caveat[:1].upper()}{caveat[1:]}."

@@ -29,6 +29,8 @@ from eupg.rng import Seeded
 if TYPE_CHECKING:
     from eupg.forget.eupg import EUPG
 
+_TOO_FEW_DRAWN = "is the base model, since too few people were drawn to fine-tune on; more may come in with new records"
+
 
 def add_to(commands: Any) -> None:
     """Add the commands."""
@@ -47,10 +49,12 @@ def add_to(commands: Any) -> None:
     train.add_argument(
         "--exposure",
         type=float,
-        help="share of people seen raw; below 1 models are chosen on the release and on these people alone, and "
-        "erasing anyone else needs no training",
+        help="chance that a person is seen raw, decided once per person; below 1 models are chosen on the release and "
+        "on these people alone, and erasing anyone else needs no training",
     )
-    train.add_argument("--top-up", action="store_true", help="draw others in place of exposed people who leave")
+    train.add_argument(
+        "--top-up", action="store_true", help="draw others for exposed people who leave; claims then say so"
+    )
     train.add_argument("--plan", type=Path, metavar="FILE", help="what eupg plan --out wrote: take its advice")
     train.add_argument("--pretrain", type=int, help="epochs or trees on the release")
     train.add_argument("--finetune", type=int, help="epochs or trees on the records; 0 serves the base model itself")
@@ -97,6 +101,9 @@ def _train(options: argparse.Namespace, console: Console) -> int:
         words.append("No column names the person: each record counts by itself.")
         if table.data.ids.tolist() == [str(row) for row in range(len(table.data))]:
             words.append("Record ids are row numbers, from 0: ask for an erasure by --record.")
+    if 0 < method.exposure < 1 and method.finetune:
+        seen = f"was fitted on {status.exposed:,} people who were drawn" if status.exposed else _TOO_FEW_DRAWN
+        words.append(f"The served model {seen}.")
     words += ["For a record that is forgotten:", status.claim]
     if options.schema is None:
         words.append(

@@ -11,6 +11,7 @@ from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model, check_settings
 from eupg.learn.noisy import GradientClipping, ModelClipping, NoisyLearner, NoisySteps, gaussian_epsilon
+from eupg.protect.claim import REQUESTS_APART
 from eupg.protect.guarantee import CertifiedUnlearning
 from eupg.rng import Randomness
 
@@ -134,7 +135,7 @@ class CertifiedSP:
         return self.learner
 
     def _trained(self, model: Model, data: Dataset, touched: Released, seeded: bool) -> Trained:
-        caveats = (*data.schema.caveats, _NOISE)
+        caveats = (*data.schema.caveats, _NOISE, REQUESTS_APART)
         if self.published_calibration:
             caveats = (*caveats, f"calibrated as in published code, which reports this as ε={self.epsilon:g}")
         claim = CertifiedUnlearning(epsilon=self.claimed_epsilon, delta=self.delta, caveats=caveats, seeded=seeded)

@@ -5,23 +5,29 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
+from eupg.forget.lottery import Lottery, Rows
 from eupg.forget.protected_training import ProtectedTraining
 from eupg.forget.released import Released
 from eupg.forget.scored_base import ScoredBase, scored
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model, Scoring
+from eupg.protect.claim import REQUESTS_APART, assuming, both
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 
-Rows = NDArray[np.bool_]
 Memory = Model | ScoredBase
-# Fewer people than this say nothing that would not be about them alone.
+# A model is never fitted on fewer people than this where people are drawn: it would be about them alone.
 FEWEST_EXPOSED = 10
+# With so many expected, about one draw in 200 is below the fewest.
+_EXPECTED_ENOUGH = 2 * FEWEST_EXPOSED
+TOPPED_UP = (
+    "people who leave the sample of those seen raw are replaced by others, so whom the model is fitted on depends on "
+    "who left before"
+)
 _NO_PERSON = "no column names the person, so that each record counts as a person of its own"
 
 
@@ -44,10 +50,13 @@ class EUPG:
         Effort (epochs or trees) spent on the release and on the records. ``finetune=0`` serves the base model as
         it is: no record is ever seen raw, and every erasure is immediate.
     exposure
-        The share of people the model is fine-tuned on, drawn once, uniformly, whatever their values. Erasing anyone
-        else needs no training: the served model never saw their records. 1 is the paper's method, 0 the base alone.
+        The probability that a person is among those the model is fine-tuned on. It is decided once per person,
+        whatever their values, independently of everyone else and of when they come. Erasing anyone else needs no
+        training: the served model never saw their records. 1 is the paper's method, 0 the base alone. Where fewer
+        than 10 of the people who are left are drawn, the base model is served, until newcomers make them 10 again.
     top_up
-        Whether people who leave the sample are replaced by others, drawn by the same rule.
+        Whether people who leave the sample are replaced by others until the share is reached again. Then whom the
+        model is fitted on depends on who left before, and every claim says so.
     finetuner
         Fits the fine-tuned model, where that is to be another learner than that of the base: a milder one, say.
     """
@@ -100,11 +109,21 @@ class EUPG:
         model = self.learner.fit(release, effort=self.pretrain, rng=rng.stage("pretrain").generator())
         return model, release.guarantee
 
-    def resume(self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness) -> Trained:
-        """Fine-tune a base model that was made before from a release of exactly these records."""
-        exposed = self._draw(data, frozenset(), rng)
-        self._check_enough(data, exposed)
-        return self._serve(base, self.claim(claim, data), data, exposed, Released.of(data), rng)
+    def resume(
+        self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness, *, lottery: Lottery | None = None
+    ) -> Trained:
+        """Fine-tune a base model that was made before from a release of exactly these records.
+
+        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before.
+        """
+        if lottery is None:
+            self._check_enough(data)
+            lottery = self.lottery(rng)
+        return self._serve(base, self.claim(claim, data), data, lottery, Released.of(data), rng)
+
+    def lottery(self, rng: Randomness) -> Lottery | None:
+        """Return a new lottery over who may be seen raw; none where everyone is."""
+        return None if self.exposure == 1 else Lottery.start(self.exposure, rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
         """Fine-tune the base model again, on the retained records alone."""
@@ -117,74 +136,84 @@ class EUPG:
         """Fine-tune the base model on these records; those that are new since the release never touched it."""
         check_same_table(trained, data)
         released = trained.released.retaining(data.id_set)
-        exposed = self._still_exposed(trained, data, rng)
+        lottery = trained.lottery
+        if lottery is not None and self.top_up:
+            lottery = lottery.topped_up(data, rng)
         # Always from the base model, never from the served one: that is the whole argument.
-        return self._serve(_memory(trained), trained.claim, data, exposed, released, rng)
+        return self._serve(_memory(trained), trained.claim, data, lottery, released, rng)
 
     def _serve(
-        self, memory: Memory, claim: Guarantee, data: Dataset, exposed: Rows, released: Released, rng: Randomness
+        self,
+        memory: Memory,
+        claim: Guarantee,
+        data: Dataset,
+        lottery: Lottery | None,
+        released: Released,
+        rng: Randomness,
     ) -> Trained:
         kept = data.id_set
         base = memory.base if isinstance(memory, ScoredBase) else memory
+        exposed = _exposed(data, lottery)
         seen = data if exposed.all() else data.select(exposed)
         if self.finetune == 0 or not len(seen):
-            return Trained(base, data.schema, frozenset(), kept, released, claim, base)
+            return Trained(base, data.schema, frozenset(), kept, released, claim, base, lottery)
         learner = self.learner if self.finetuner is None else self.finetuner
         effort, generator = self.finetune, rng.stage("finetune").generator()
         if isinstance(learner, Scoring) and learner.uses_scores:
             # The new scores are those of the people seen now: nothing stays of who left.
             known = scored(memory, seen.X, learner)
             model = learner.fit_scored(seen, effort=effort, rng=generator, start=base, scores=known.scores)
-            return Trained(model, data.schema, seen.id_set, kept, released, claim, known)
+            return Trained(model, data.schema, seen.id_set, kept, released, claim, known, lottery)
         model = learner.fit(seen, effort=effort, rng=generator, start=base)
-        return Trained(model, data.schema, seen.id_set, kept, released, claim, base)
+        return Trained(model, data.schema, seen.id_set, kept, released, claim, base, lottery)
+
+    @property
+    def sees_raw(self) -> bool:
+        """Whether served models are fitted on anybody's records directly."""
+        return self.exposure > 0 and self.finetune > 0
+
+    @property
+    def caveats(self) -> tuple[str, ...]:
+        """What narrows every claim of this method, whoever is forgotten."""
+        return (TOPPED_UP,) if self.depends_on_history else ()
 
     def claim(self, claim: Guarantee, data: Dataset) -> Guarantee:
-        """Return a release's claim; where people are drawn and none are named, it says what counts as one."""
-        if self.exposure == 1 or data.schema.subject is not None:
-            return claim
-        return replace(claim, caveats=(*claim.caveats, _NO_PERSON))
+        """Return a release's claim with what this method adds, and with what counts as a person if none are named."""
+        nameless = self.exposure < 1 and data.schema.subject is None
+        caveats = both(claim.caveats, (*((_NO_PERSON,) if nameless else ()), *self.caveats))
+        return assuming(replace(claim, caveats=caveats), REQUESTS_APART, needed=self.sees_raw)
 
-    def _check_enough(self, data: Dataset, exposed: Rows) -> None:
-        """Refuse a sample that is too small to learn from; later erasures may make it smaller."""
-        if not (0 < self.exposure < 1 and self.finetune):
+    def _check_enough(self, data: Dataset) -> None:
+        """Refuse a share that is too small for the table before anyone is drawn.
+
+        What is drawn is never refused. A sample that is drawn again because it was small depends on everyone who was
+        there, the people who are erased later among them.
+        """
+        if not (self.sees_raw and self.exposure < 1):
             return
-        everyone, count = len(np.unique(data.subjects)), len(np.unique(data.subjects[exposed]))
-        if count < FEWEST_EXPOSED:
-            least = f"raise it to {FEWEST_EXPOSED / everyone:.2g}, or " if everyone > FEWEST_EXPOSED else ""
+        everyone = len(np.unique(data.subjects))
+        expected = self.exposure * everyone
+        # The product of a share such as 10/90 and 90 may be a hair below 10.
+        if expected < FEWEST_EXPOSED * (1 - 1e-9):
+            enough = _EXPECTED_ENOUGH / everyone
+            least = f"raise it to {enough:.2g}, or " if enough < 1 else ""
             raise DataError(
-                f"exposure={self.exposure:g} of {everyone} people exposes {count}, and fine-tuning needs at least "
-                f"{FEWEST_EXPOSED}: {least}set it to 0 to serve the base model alone"
+                f"exposure={self.exposure:g} of {everyone} people exposes {expected:.3g} on average, and fine-tuning "
+                f"needs at least {FEWEST_EXPOSED}: {least}set it to 0 to serve the base model alone"
             )
 
-    def _draw(self, data: Dataset, exposed: frozenset[str], rng: Randomness) -> Rows:
-        """Draw further people until the share is reached; people are drawn by name alone, all equally likely."""
-        if self.exposure == 1:
-            return np.ones(len(data), dtype=bool)
-        people, place = np.unique(data.subjects, return_inverse=True)
-        chosen = np.isin(people, list(exposed))
-        wanted = _count(self.exposure, len(people))
-        others = np.flatnonzero(~chosen)
-        drawn = rng.stage("exposure").permutation(len(others))[: max(0, wanted - int(chosen.sum()))]
-        chosen[others[drawn]] = True
-        return np.asarray(chosen[place])
 
-    def _still_exposed(self, trained: Trained, data: Dataset, rng: Randomness) -> Rows:
-        """Return who is exposed now: those who were, the share of people new since, and others if topped up."""
-        if self.exposure == 1:
-            return np.ones(len(data), dtype=bool)
-        before = frozenset(data.subjects[np.isin(data.ids, list(trained.ids))].tolist())
-        if self.top_up:
-            return self._draw(data, before, rng)
-        new = data.select(~np.isin(data.ids, list(trained.kept)))
-        newcomers = np.setdiff1d(new.subjects, data.subjects[np.isin(data.ids, list(trained.kept))])
-        drawn = rng.stage("newcomers").permutation(len(newcomers))[: _count(self.exposure, len(newcomers))]
-        return np.isin(data.subjects, [*before, *newcomers[drawn].tolist()])
+def _exposed(data: Dataset, lottery: Lottery | None) -> Rows:
+    """Return who is seen raw: those who are drawn, unless they are too few to learn from.
 
-
-def _count(share: float, people: int) -> int:
-    """Return how many people a share is; a share above 0 is at least one person."""
-    return min(people, max(int(share > 0), round(share * people)))
+    This depends on the people who are left and on their own decisions alone, so that someone who has left makes no
+    difference to it.
+    """
+    if lottery is None:
+        return np.ones(len(data), dtype=bool)
+    drawn = lottery.drawn(data)
+    enough = len(np.unique(data.subjects[drawn])) >= FEWEST_EXPOSED
+    return drawn if enough else np.zeros(len(data), dtype=bool)
 
 
 def _memory(trained: Trained) -> Memory:

@@ -21,13 +21,15 @@ from eupg.forget.storage import Storage
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model, accumulates, check_settings
 from eupg.learn.workers import side_by_side
+from eupg.protect.claim import REQUESTS_APART, assuming
 from eupg.protect.guarantee import Exact, Unit
 from eupg.rng import Randomness
 
 # Below this many rows times effort, starting processes takes longer than the training.
 _WORTH_PROCESSES = 1_000_000
 _ORDERED = (
-    "where one slice ends and the next begins follows from the declared likelihoods of everyone at the first training"
+    "where one slice ends and the next begins follows from the declared likelihoods of everyone at the time when the "
+    "shards were drawn"
 )
 
 
@@ -57,7 +59,8 @@ class Ensemble:
 class Memory:
     """What SISA keeps between requests: who sits where, and a checkpoint for each slice of each shard.
 
-    ``marks`` tell whether the values behind a name are still those that were trained on.
+    ``marks`` tell whether the values behind a name are still those that were trained on. ``dealt`` and ``lost`` count
+    each shard's records since the shards were drawn: those it was given, and those that were forgotten or corrected.
     """
 
     sharding: Sharding
@@ -66,6 +69,8 @@ class Memory:
     folder: CheckpointFolder
     checkpoints: tuple[tuple[str | None, ...], ...]
     models: tuple[Model | None, ...]
+    dealt: tuple[int, ...]
+    lost: tuple[int, ...]
 
     def storage(self) -> Storage:
         """Return what this costs."""
@@ -97,6 +102,11 @@ class SISA:
         sit together in the last shards and slices, so that requests touch little.
     aggregate
         How the shards answer together.
+    redraw
+        The share of a shard's records that may be forgotten or corrected before all shards are drawn anew and trained
+        from the beginning, 0.2 by default. Whoever chooses requests by looking at the model learns who shares a shard,
+        and could empty the shards they guess; a new draw makes that knowledge worthless. 0 draws anew at every forget,
+        which costs a training and needs no assumption about requests. None never does, as in the paper.
     folder
         Where checkpoints are kept; by default a temporary folder.
     jobs
@@ -110,6 +120,7 @@ class SISA:
     unit: Unit = Unit.PERSON
     likelihood: Mapping[str, float] | None = field(default=None, repr=False)
     aggregate: Aggregate = Aggregate.MEAN
+    redraw: float | None = 0.2
     folder: str | Path | None = None
     jobs: int | None = None
 
@@ -127,12 +138,19 @@ class SISA:
             if not isinstance(getattr(self, name), kind):
                 choices = ", ".join(f"{kind.__name__}.{c.name}" for c in kind)
                 raise ParameterError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
+        number = isinstance(self.redraw, (int, float, np.integer, np.floating)) and not isinstance(self.redraw, bool)
+        if self.redraw is not None and not (number and 0 <= self.redraw <= 1):
+            raise ParameterError(f"redraw is a share of a shard's records from 0 to 1, or None, got {self.redraw!r}")
         if self.likelihood is not None and not all(np.isfinite(v) for v in self.likelihood.values()):
             raise ParameterError("likelihoods must be finite numbers: give each person one, or leave them out")
 
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Deal the records to shards and slices, and train every shard."""
         check_start(data, rng)
+        return self._train_all(CheckpointFolder(self.folder), data, rng)
+
+    def _train_all(self, folder: CheckpointFolder, data: Dataset, rng: Randomness) -> Trained:
+        """Draw the shards and train every one from the beginning."""
         sharding = Sharding.draw(
             data,
             rng.stage("shards"),
@@ -142,7 +160,8 @@ class SISA:
             likelihood=self.likelihood,
         )
         blank: tuple[str | None, ...] = (None,) * self.slices
-        none = Memory(sharding, {}, {}, CheckpointFolder(self.folder), (blank,) * self.shards, (None,) * self.shards)
+        zeros = (0,) * self.shards
+        none = Memory(sharding, {}, {}, folder, (blank,) * self.shards, (None,) * self.shards, zeros, zeros)
         return self._retrain(none, data, dict.fromkeys(range(self.shards), 0), rng)
 
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
@@ -157,6 +176,9 @@ class SISA:
         memory = _memory(trained)
         now = _marks(data)
         changed = [place for name, place in memory.places.items() if now.get(name) != memory.marks[name]]
+        memory = replace(memory, lost=_plus(memory.lost, np.array(changed, dtype=np.int64) // self.slices))
+        if self._is_due(memory):
+            return self._drawn_anew(memory, data, rng)
         new = data.select(~np.isin(data.ids, list(memory.places)))
         changed += memory.sharding.places(new, self.likelihood).tolist()
         first: dict[int, int] = {}
@@ -164,6 +186,22 @@ class SISA:
             shard, part = divmod(place, self.slices)
             first[shard] = min(part, first.get(shard, part))
         return self._retrain(memory, data, first, rng)
+
+    def _is_due(self, memory: Memory) -> bool:
+        """Tell whether a shard has lost so much since the shards were drawn that they are drawn anew."""
+        each = zip(memory.lost, memory.dealt, strict=True)
+        return self.redraw is not None and any(lost and lost >= self.redraw * dealt for lost, dealt in each)
+
+    def _drawn_anew(self, memory: Memory, data: Dataset, rng: Randomness) -> Trained:
+        """Train everything from the beginning on new shards, then erase all that the old ones left."""
+        trained = self._train_all(memory.folder, data, rng)
+        try:
+            memory.folder.erase(_names(memory))
+        except BaseException:
+            # Nobody would know of these any more, and no later request would delete them.
+            memory.folder.erase(_names(_memory(trained)))
+            raise
+        return trained
 
     def _retrain(self, memory: Memory, data: Dataset, first: Mapping[int, int], rng: Randomness) -> Trained:
         """Train the given shards again from the given slices, then erase the checkpoints they replace."""
@@ -186,7 +224,15 @@ class SISA:
             memory.folder.erase(name for shard in work.values() for name in shard.names)
             raise
         kept = dict(zip(data.ids.tolist(), places.tolist(), strict=True))
-        new = replace(memory, places=kept, marks=_marks(data), checkpoints=tuple(checkpoints), models=tuple(models))
+        newcomers = places[~np.isin(data.ids, list(memory.places))]
+        new = replace(
+            memory,
+            places=kept,
+            marks=_marks(data),
+            checkpoints=tuple(checkpoints),
+            models=tuple(models),
+            dealt=_plus(memory.dealt, newcomers // self.slices),
+        )
         return self._trained(new, data)
 
     def _shard(self, memory: Memory, data: Dataset, places: Places, shard: int, part: int) -> Shard:
@@ -204,9 +250,11 @@ class SISA:
         if not models:
             raise NothingRetained("no shard has a record left to train on: keep at least one, or retire the model")
         caveats = (*data.schema.caveats, *((_ORDERED,) if self.likelihood is not None else ()))
+        # Drawn anew each time, the shards are a function of those who are left and of fresh randomness alone.
+        claim = assuming(Exact(caveats=caveats), REQUESTS_APART, needed=self.redraw != 0)
         ids = data.id_set
         model = Ensemble(models, self.aggregate)
-        return Trained(model, data.schema, ids, ids, Released(), Exact(caveats=caveats), memory)
+        return Trained(model, data.schema, ids, ids, Released(), claim, memory)
 
     def _jobs(self, data: Dataset) -> int:
         if self.jobs is not None:
@@ -214,6 +262,15 @@ class SISA:
         here = getattr(self.learner, "in_process", False)
         small = len(data) * self.effort < _WORTH_PROCESSES
         return 1 if here or small else os.cpu_count() or 1
+
+
+def _names(memory: Memory) -> list[str]:
+    return [name for shard in memory.checkpoints for name in shard if name is not None]
+
+
+def _plus(counts: tuple[int, ...], shards: Places) -> tuple[int, ...]:
+    """Return the counts with one more for each time that a shard is named."""
+    return tuple((np.array(counts) + np.bincount(shards, minlength=len(counts))).tolist())
 
 
 def _marks(data: Dataset) -> dict[RecordId, int]:

@@ -11,8 +11,10 @@ from typing import Protocol, runtime_checkable
 from eupg.data.dataset import Dataset, RecordId, require_dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
+from eupg.forget.lottery import Lottery
 from eupg.forget.released import Released
 from eupg.learn.learner import Model
+from eupg.protect.claim import REQUESTS_APART, assuming
 from eupg.protect.guarantee import Exact, Guarantee
 from eupg.rng import Randomness
 
@@ -37,6 +39,8 @@ class Trained:
         What holds for one record of the release once it is not in ``ids``.
     memory
         Private to the unlearner that wrote it.
+    lottery
+        Who may be seen raw, where not everyone is.
     """
 
     model: Model
@@ -46,6 +50,7 @@ class Trained:
     released: Released
     claim: Guarantee
     memory: object
+    lottery: Lottery | None = None
 
     def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
@@ -63,10 +68,15 @@ class Trained:
                 "never there, or already forgotten; ask for the claim before forgetting"
             )
         touched = self.released.count(records)
-        if not touched:
-            return Exact(caveats=self.claim.caveats)
-        claim = self.claim.for_person(touched)
-        return claim.for_part() if self.released.stays(records) else claim
+        if touched:
+            claim = self.claim.for_person(touched)
+            claim = claim.for_part() if self.released.stays(records) else claim
+        else:
+            claim = Exact(caveats=self.claim.caveats)
+        if self.lottery is not None and not self.lottery.drawn(records).any():
+            # No model was ever fitted on them, so none could show anything but what the release does.
+            claim = assuming(claim, REQUESTS_APART, needed=False)
+        return claim
 
 
 @runtime_checkable

@@ -17,9 +17,11 @@ from eupg.manage.transaction import Snapshot
 def answer_details(noted: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was noted when a request was completed.
 
-    Before exposure was recorded, models were fitted on every record in training.
+    Before exposure was recorded, models were fitted on every record in training. Then only what the served model had
+    seen was noted, not what an earlier one had.
     """
-    return {"exposed": noted["records"] - noted["held_out"], **noted}
+    exposed = {"exposed": noted["records"] - noted["held_out"], **noted}
+    return {"seen": exposed["exposed"], **exposed}
 
 
 def forget_entry(entry: Entry, snapshot: Snapshot) -> Entry:

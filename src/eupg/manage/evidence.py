@@ -17,6 +17,7 @@ from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Prove
 from eupg.certify.body import Request as Asked
 from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
+from eupg.certify.wording import REQUESTS_APART, as_sentence
 from eupg.errors import WorkspaceDamaged
 from eupg.forget.eupg import EUPG
 from eupg.manage.auditing import FORGOTTEN
@@ -64,7 +65,7 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             parameters={"method": describe(method)},
             seeded=seeded,
         ),
-        claimed=Claimed.of(done["claim"], claim.sentence(), never_seen_raw=done["exposed"] == 0, seeded=seeded),
+        claimed=Claimed.of(done["claim"], claim.sentence(), never_seen_raw=done["seen"] == 0, seeded=seeded),
         measured=_measured(noted, done, current, linking=isinstance(claim, KAnonymous)),
         deleted=[
             Deletion(what=str(e.body["what"]), digest=str(e.body["digest"]), at=e.at, event=e.number)
@@ -73,8 +74,15 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
         ],
         provenance=_provenance(space, current, next(e.body for e in noted if e.kind == "forget")),
         ledger=LedgerHead(number=head.number, digest=head.digest),
+        assumed=_assumed(claim.caveats, seen=int(done["seen"])),
         not_covered=(*space.not_covered, *_still_held(space, current, request), *not_covered),
     )
+
+
+def _assumed(caveats: Sequence[str], *, seen: int) -> list[str]:
+    """Return what a claim assumes that was noted before claims said so themselves."""
+    said = REQUESTS_APART in map(as_sentence, caveats)
+    return [REQUESTS_APART] if seen and not said else []
 
 
 def _asked(request: Request, history: Mapping[str, Entry], records: int) -> Asked:
@@ -110,7 +118,9 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
             measures |= body
             audits += body.get("audits", [])
         elif entry.kind == "forget":
-            found += [_exposure(body, int(done["exposed"]))] if body["elapsed_ms"] is not None else []
+            found += (
+                [_exposure(body, int(done["exposed"]), int(done["seen"]))] if body["elapsed_ms"] is not None else []
+            )
         elif body.get("about") == FORGOTTEN:
             # An audit of those who stay says nothing about the one who asked.
             audits.append(body)
@@ -126,19 +136,22 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
     return found + [Measurement.audit(a["report"], a["words"]) for a in audits]
 
 
-def _exposure(forget: Mapping[str, Any], exposed: int) -> Measurement:
-    """Say whether the model had seen the records, and how long forgetting took."""
+def _exposure(forget: Mapping[str, Any], exposed: int, seen: int) -> Measurement:
+    """Say whether a model had seen the records, and how long forgetting took."""
     took = f"{forget['elapsed_ms']:g} ms"
-    if exposed and not forget["trained"]:
+    if seen and not (exposed and forget["trained"]):
         result = "seen raw by an earlier model, which another request had replaced before"
-        words = f"An earlier model had been fitted on {exposed} of the records; another request had replaced it before."
+        words = f"An earlier model had been fitted on {seen} of the records; another request had replaced it before."
+    elif exposed and forget["served"] == forget["base"]:
+        result = f"seen raw, so the base model is served instead; {took}"
+        words = f"The model in use had been fitted on {exposed} of the records; the base model replaced it in {took}."
     elif exposed:
         result = f"seen raw, so the base model was fine-tuned again; {took}"
         words = f"The model in use had been fitted on {exposed} of the records; it was replaced within {took}."
     else:
         result = f"never seen raw, nothing to undo; {took}"
         words = f"The model in use was never fitted on the records, so what is claimed held before; erased in {took}."
-    numbers = {"records_seen_raw": exposed, "elapsed_ms": forget["elapsed_ms"], "trained": forget["trained"]}
+    numbers = {"records_seen_raw": seen, "elapsed_ms": forget["elapsed_ms"], "trained": forget["trained"]}
     return Measurement.of(Kind.EXPOSURE, result, words, numbers)
 
 

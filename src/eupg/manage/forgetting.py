@@ -19,6 +19,7 @@ from eupg.manage.current import Answered, Current, Release
 from eupg.manage.events import Json
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Standing
+from eupg.protect.claim import REQUESTS_APART, assuming, both
 from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, Unit, guarantee_from_json
 
 # Fewer held-out people than this say nothing about chance.
@@ -73,22 +74,38 @@ class Erasure:
             )
         return chosen
 
-    def answers(self, current: Current, caveats: tuple[str, ...]) -> tuple[Answered, ...]:
-        """Say for each request what is claimed and what was counted."""
+    def answers(
+        self, current: Current, caveats: tuple[str, ...], of_method: tuple[str, ...] = ()
+    ) -> tuple[Answered, ...]:
+        """Say for each request what is claimed and what was counted.
+
+        ``caveats`` are those of the schema, for records that were never released; ``of_method`` narrows every claim.
+        """
         standing = self.roll.standing(self.gone)
-        return tuple(
-            Answered(name, self._details(rows, standing, current.releases, caveats)) for name, rows in self.rows.items()
-        )
+        found = []
+        for name, rows in self.rows.items():
+            details = self._details(rows, standing, current.releases, caveats, of_method)
+            found.append(Answered(name, details))
+        return tuple(found)
 
     def _details(
-        self, rows: NDArray[np.intp], standing: Standing, releases: Sequence[Release], caveats: tuple[str, ...]
+        self,
+        rows: NDArray[np.intp],
+        standing: Standing,
+        releases: Sequence[Release],
+        caveats: tuple[str, ...],
+        of_method: tuple[str, ...],
     ) -> dict[str, Json]:
         behind = [standing.left_behind(rows, i) for i in range(len(releases))]
         claim = claim_after([len(b) for b in behind], releases, caveats, stays=standing.stays(rows))
+        # Whom no model ever saw, no model can have shown.
+        shown = bool(self.roll.seen[standing.of_the_same(rows)].any())
+        claim = assuming(replace(claim, caveats=both(claim.caveats, of_method)), REQUESTS_APART, needed=shown)
         details: dict[str, Json] = {
             "records": len(rows),
             "held_out": int(self.roll.held_out[rows].sum()),
             "exposed": int(self.roll.exposed[rows].sum()),
+            "seen": int(self.roll.seen[rows].sum()),
             "claim": claim.to_json(),
         }
         for i, release in enumerate(releases):

@@ -1,8 +1,9 @@
 """The roll: everyone ever taken in, by keyed digest, with what a claim needs to know after the names are gone.
 
 One row a record, in the order the records were taken in: digest of the record's and of the person's id, whether it is
-held out, the group it had in each release (−1 where it took no part), and whether it is gone. Rows never move, so the
-records that are left are, in their order, the rows that are not gone. Digests say nothing without the workspace's key.
+held out, the group it had in each release (−1 where it took no part), whether its person is drawn to be seen raw, which
+models were fitted on it, and whether it is gone. Rows never move, so the records that are left are, in their order, the
+rows that are not gone. Digests say nothing without the workspace's key.
 """
 
 from __future__ import annotations
@@ -25,8 +26,9 @@ from eupg.protect.kanonymity import EffectiveK
 Rows = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
 _SIZE = 16
-# Archives without a number are format 1; the first ones of them do not say who was exposed.
-_UNNUMBERED, _FORMAT = 1, 2
+# Archives without a number are format 1; the first ones of them do not say who was exposed. Before format 3 it was not
+# noted who was drawn, nor whether an earlier model had seen a record.
+_UNNUMBERED, _FORMAT = 1, 3
 _NO_GROUP = -1
 # In a release whose mechanism has no groups, everybody who took part shares this one.
 _ONE_GROUP = 0
@@ -105,8 +107,12 @@ class Roll:
         Rows that no model ever sees.
     gone
         Rows that were forgotten.
+    drawn
+        Rows of people for whom it was decided that models may see them raw. The decision stays when they are gone.
     exposed
-        Rows that the served model was fitted on directly.
+        Rows that the served model was fitted on directly; of rows that are gone, the model that was served then.
+    seen
+        Rows that any served model was ever fitted on directly.
     groups
         One row a release: the group of each record in it, or −1.
     """
@@ -115,14 +121,16 @@ class Roll:
     people: NDArray[np.void]
     held_out: Rows
     gone: Rows
+    drawn: Rows
     exposed: Rows
+    seen: Rows
     groups: NDArray[np.int32]
 
     @classmethod
     def empty(cls) -> Roll:
         """Return a roll of nobody."""
         none, no_rows = np.empty(0, dtype=f"V{_SIZE}"), np.empty(0, bool)
-        return cls(none, none, no_rows, no_rows, no_rows, np.empty((0, 0), np.int32))
+        return cls(none, none, no_rows, no_rows, no_rows, no_rows, no_rows, np.empty((0, 0), np.int32))
 
     def plus(self, data: Dataset, key: bytes, *, held_out: bool) -> Roll:
         """Return the roll with further records at its end."""
@@ -130,12 +138,15 @@ class Roll:
         whose = _array(_digests(key, b"eupg person", people.tolist()))[place]
         names = _array(_digests(key, b"eupg record", data.ids.tolist()))
         more = np.full((len(self.groups), len(data)), _NO_GROUP, np.int32)
+        none = np.zeros(len(data), bool)
         return Roll(
             np.concatenate([self.records, names]),
             np.concatenate([self.people, whose]),
             np.concatenate([self.held_out, np.full(len(data), held_out)]),
-            np.concatenate([self.gone, np.zeros(len(data), bool)]),
-            np.concatenate([self.exposed, np.zeros(len(data), bool)]),
+            np.concatenate([self.gone, none]),
+            np.concatenate([self.drawn, none]),
+            np.concatenate([self.exposed, none]),
+            np.concatenate([self.seen, none]),
             np.concatenate([self.groups, more], axis=1),
         )
 
@@ -191,12 +202,26 @@ class Roll:
         """Return the roll with these rows gone."""
         return replace(self, gone=self.gone | rows)
 
-    def exposing(self, chosen: Rows) -> Roll:
-        """Return the roll with these of the records in training exposed, and no other of them."""
-        # Of those who are gone it stays known whether a model had seen them.
+    def exposing(self, chosen: Rows, *, drawn: Rows | None = None) -> Roll:
+        """Return the roll with these of the records in training exposed, and no other of them.
+
+        Those who are drawn are the same, unless they are named: too few of them are not exposed.
+        """
+        # Of those who are gone it stays known whether a model had seen them, and whether they were drawn.
         exposed = self.exposed & self.gone
         exposed[self.training] = chosen
-        return replace(self, exposed=exposed)
+        decided = self.drawn.copy()
+        decided[self.training] = chosen if drawn is None else drawn
+        return replace(self, drawn=decided, exposed=exposed, seen=self.seen | exposed)
+
+    def decisions(self, people: Sequence[str], key: bytes) -> list[bool | None]:
+        """Return for each person whether they are drawn; None where that was never decided.
+
+        Nothing is decided for people who are held out, so someone who was held out and comes back is a newcomer.
+        """
+        each = self._people.rows([person_digest(key, name) for name in people])
+        taken = [rows[~self.held_out[rows]] for rows in each]
+        return [bool(self.drawn[rows].any()) if len(rows) else None for rows in taken]
 
     def part(self, rows: Rows, *, held_out: bool) -> Rows:
         """Return, for the records that are left in training (or held out), in their order, whether they are chosen."""
@@ -230,7 +255,9 @@ class Roll:
             people=self.people,
             held_out=self.held_out,
             gone=self.gone,
+            drawn=self.drawn,
             exposed=self.exposed,
+            seen=self.seen,
             groups=self.groups,
         )
         return file.getvalue()
@@ -246,6 +273,8 @@ class Roll:
                     raise StoreCorrupt(f"the index of people has format {written}, newer than {_FORMAT}: update eupg")
                 # Before exposure was recorded, models were fitted on everyone in training.
                 values.setdefault("exposed", ~values["held_out"])
+                values.setdefault("drawn", values["exposed"])
+                values.setdefault("seen", _maybe_seen(values["exposed"], values["groups"]))
                 return cls(**{field.name: values[field.name] for field in fields(cls)})
         except (ValueError, KeyError, OSError, EOFError, RuntimeError, zipfile.BadZipFile) as error:
             raise StoreCorrupt(f"the roll of records cannot be read ({error}): restore it from a backup") from error
@@ -277,14 +306,15 @@ class Standing:
 
         Whether they are forgotten together, one by one, or were earlier: to the claim they count together.
         """
-        found = self._of_the_same(rows)
+        found = self.of_the_same(rows)
         return np.asarray(found[self.behind[release, found]])
 
     def stays(self, rows: Numbers) -> bool:
         """Tell whether someone whom these rows belong to keeps other records that were released."""
-        return bool(self.kept[:, self._of_the_same(rows)].any())
+        return bool(self.kept[:, self.of_the_same(rows)].any())
 
-    def _of_the_same(self, rows: Numbers) -> Numbers:
+    def of_the_same(self, rows: Numbers) -> Numbers:
+        """Return all rows, gone or not, of the people whom these rows belong to."""
         numbers = sorted(set(self.people.number[rows].tolist()))
         return np.concatenate([np.empty(0, np.intp), *(self.people.of_number(n) for n in numbers)])
 
@@ -304,6 +334,11 @@ def _mates(groups: NDArray[np.int32], person: NDArray[np.intp], gone: Rows) -> N
         return np.zeros(len(groups), np.int64)
     place = np.minimum(np.searchsorted(names, groups), len(names) - 1)
     return np.where(names[place] == groups, counts[place], 0)
+
+
+def _maybe_seen(exposed: Rows, groups: NDArray[np.int32]) -> Rows:
+    """Return whom a model may have seen, where only the newest sample was noted: each release had one of its own."""
+    return np.asarray(exposed | (groups[:-1] != _NO_GROUP).any(axis=0))
 
 
 def _array(digests: list[bytes]) -> NDArray[np.void]:

@@ -29,6 +29,8 @@ class WorkspaceStatus:
         Records and people in training, and records held out.
     names_people
         Whether it is known which records belong to one person; otherwise each record was counted as one.
+    exposed
+        People whose records the served model was fitted on directly; 0 where that is nobody.
     claim
         What will hold for a record of the last release once it is forgotten, in words.
     requests
@@ -45,6 +47,7 @@ class WorkspaceStatus:
     records: int
     people: int
     held_out: int
+    exposed: int
     claim: str
     requests: Status
     waiting: tuple[Mapping[str, str], ...]
@@ -77,6 +80,7 @@ def status_of(space: Workspace) -> WorkspaceStatus:
         records=int(roll.training.sum()),
         people=roll.count_people(roll.training),
         held_out=int((roll.held_out & ~roll.gone).sum()),
+        exposed=roll.count_people(roll.exposed & roll.training),
         claim=guarantee_from_json(current.releases[-1].claim).sentence(),
         requests=requests,
         waiting=tuple({"request": r.id, "state": str(r.state), "due": r.due.isoformat()} for r in waiting),

@@ -14,6 +14,7 @@ import numpy as np
 from eupg.data.dataset import Dataset, RecordId
 from eupg.errors import DataError, PrivacyError, WorkspaceState
 from eupg.forget.eupg import EUPG
+from eupg.forget.lottery import Lottery
 from eupg.forget.released import Released
 from eupg.forget.scored_base import base_of
 from eupg.forget.unlearner import Trained
@@ -69,6 +70,16 @@ class _Trial:
     failed: Mapping[str, DataError] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class _First:
+    """A served model on a new base: its file, who is exposed and who is drawn, and what was done to make it."""
+
+    served: Digest
+    exposed: Rows
+    drawn: Rows
+    events: tuple[Event, ...]
+
+
 @dataclass(frozen=True)
 class Workshop:
     """Trains models for a workspace.
@@ -103,16 +114,16 @@ class Workshop:
         roll = Roll.empty().plus(data, self.space.key, held_out=False).plus(held, self.space.key, held_out=True)
         digest = self.keep(base.model)
         base = base.kept_as(digest)
-        served, chosen, events = self._first(digest, base, data)
+        first = self._first(digest, base, data, None)
         new = Current(
             number=1,
             records=self.space.records.write(data),
             held_out=self.space.records.write(held),
             base=digest,
-            served=served,
-            roll=self._note(roll.released(base.groups).exposing(chosen)),
+            served=first.served,
+            roll=self._note(roll.released(base.groups).exposing(first.exposed, drawn=first.drawn)),
             releases=(base.release,),
-            events=events,
+            events=first.events,
         )
         self.space.switch(new)
         self.space.remember(new, data, held)
@@ -125,13 +136,14 @@ class Workshop:
         base = make_base(self.method, data, self.rng, self.watch)
         digest = self.keep(base.model)
         base = base.kept_as(digest)
-        served, chosen, events = self._first(digest, base, data)
+        # Who was drawn stays drawn: a second draw would show further people raw.
+        first = self._first(digest, base, data, self._lottery(data, roll))
         new = current.followed_by(
-            events,
+            first.events,
             base=digest,
-            served=served,
+            served=first.served,
             releases=(*current.releases, base.release),
-            roll=self._note(roll.released(base.groups).exposing(chosen)),
+            roll=self._note(roll.released(base.groups).exposing(first.exposed, drawn=first.drawn)),
         )
         self.space.switch(new)
         self.space.remember(new, data, held)
@@ -156,7 +168,7 @@ class Workshop:
         apart = np.isin(records.subjects, held.subjects)
         new, new_held = records.select(~apart), records.select(apart)
         roll = self.space.roll(current)
-        trained = self._trained(current, data, roll)
+        trained = self._trained(current, data, roll, newcomers=new)
         everyone = data.plus(new)
         after = self.watch("finetune", lambda: self.method.update(trained, everyone, self.rng))
         served = self._serve(after, current.base)
@@ -168,7 +180,7 @@ class Workshop:
             records=files.append(current.records, new),
             held_out=files.append(current.held_out, new_held),
             served=served,
-            roll=self._note(roll.exposing(_among(everyone, after.ids))),
+            roll=self._note(roll.exposing(_among(everyone, after.ids), drawn=_drawn(everyone, after.lottery))),
         )
         self.space.switch(switched)
         self.space.remember(switched, everyone, held.plus(new_held))
@@ -192,9 +204,9 @@ class Workshop:
         about: dict[str, Json] = {"records": len(forgotten), "retained": len(retained), "trained": False}
         about |= {"base": current.base, "release": current.releases[-1].digest}
         events: list[Event] = []
-        model, chosen = None, seen[~going]
+        model, chosen, drawn = None, seen[~going], roll.part(roll.drawn, held_out=False)[~going]
         if after is not None:
-            model, chosen = after.model, _among(retained, after.ids)
+            model, chosen, drawn = after.model, _among(retained, after.ids), _drawn(retained, after.lottery)
             changes["served"] = served = self._serve(after, current.base)
             about |= {"trained": True, "drawn": int((chosen & ~seen[~going]).sum())}
             events.append(Event("deploy", {"served": served}))
@@ -209,13 +221,13 @@ class Workshop:
         if held_going.any():
             changes["held_out"] = files.without(current.held_out, ids=held.select(held_going).ids).manifest
         found = measured(model or self.load(current.served), base, forgotten, retained, apart)
-        changes["roll"] = self._note(roll.without(erasure.gone).exposing(chosen))
+        changes["roll"] = self._note(roll.without(erasure.gone).exposing(chosen, drawn=drawn))
         about["served"] = str(changes.get("served", current.served))
         about["retained_digest"] = digest_of_all(changes.get("records", current.records))
         about["elapsed_ms"] = round(1000 * (time.perf_counter() - started), 1)
         new = current.followed_by(
             (Event("forget", about), *events, Event("measure", found)),
-            erasure.answers(current, data.schema.caveats),
+            erasure.answers(current, data.schema.caveats, self.method.caveats),
             **changes,
         )
         self.space.switch(new)
@@ -275,10 +287,10 @@ class Workshop:
         """Load a model whose bytes were checked against its digest."""
         return self.method.learner.load(self.space.store.path(digest))
 
-    def _first(self, digest: Digest, base: Base, data: Dataset) -> tuple[Digest, Rows, tuple[Event, ...]]:
-        """Fine-tune a new base model; return it, who was exposed, and what was done since the beginning."""
+    def _first(self, digest: Digest, base: Base, data: Dataset, lottery: Lottery | None) -> _First:
+        """Fine-tune a new base model; who may be seen raw is drawn unless it was before."""
         claim = guarantee_from_json(base.release.claim)
-        trained = self.watch("finetune", lambda: self.method.resume(base.model, claim, data, self.rng))
+        trained = self.watch("finetune", lambda: self.method.resume(base.model, claim, data, self.rng, lottery=lottery))
         served = self._serve(trained, digest)
         release: dict[str, Json] = {"release": base.release.digest, "claim": dict(base.release.claim)}
         events = (
@@ -287,7 +299,7 @@ class Workshop:
             Event("finetune", {"served": served, "effort": self.method.finetune, "records": len(trained.ids)}),
             Event("deploy", {"served": served}),
         )
-        return served, _among(data, trained.ids), events
+        return _First(served, _among(data, trained.ids), _drawn(data, trained.lottery), events)
 
     def _serve(self, trained: Trained, base: Digest) -> Digest:
         """Take the model to be served into the store, unless it is the base model itself."""
@@ -296,13 +308,40 @@ class Workshop:
     def _note(self, roll: Roll) -> Digest:
         return self.space.store.put(roll.to_bytes())
 
-    def _trained(self, current: Current, data: Dataset, roll: Roll, base: Model | None = None) -> Trained:
+    def _lottery(self, data: Dataset, roll: Roll, newcomers: Dataset | None = None) -> Lottery | None:
+        """Return who may be seen raw, as far as it was decided; people who come back keep their decision."""
+        lottery = self.method.lottery(self.rng)
+        if lottery is None:
+            return None
+        decided = roll.part(roll.drawn, held_out=False)
+        drawn, passed = (set(np.unique(data.subjects[rows]).tolist()) for rows in (decided, ~decided))
+        if newcomers is not None:
+            people = np.setdiff1d(newcomers.subjects, data.subjects).tolist()
+            for name, before in zip(people, roll.decisions(people, self.space.key), strict=True):
+                if before is not None:
+                    (drawn if before else passed).add(name)
+        return lottery.keeping(drawn=drawn, passed=passed)
+
+    def _trained(
+        self,
+        current: Current,
+        data: Dataset,
+        roll: Roll,
+        base: Model | None = None,
+        *,
+        newcomers: Dataset | None = None,
+    ) -> Trained:
         """Return the served state as the method knows it; the served model itself is not needed to leave it."""
         base = self.load(current.base) if base is None else base
         seen = roll.part(roll.exposed, held_out=False)
         ids = data.id_set if seen.all() else data.select(seen).id_set
         claim = guarantee_from_json(current.releases[-1].claim)
-        return Trained(base, data.schema, ids, data.id_set, Released(), claim, base)
+        lottery = self._lottery(data, roll, newcomers)
+        return Trained(base, data.schema, ids, data.id_set, Released(), claim, base, lottery)
+
+
+def _drawn(data: Dataset, lottery: Lottery | None) -> Rows:
+    return np.ones(len(data), dtype=bool) if lottery is None else lottery.drawn(data)
 
 
 def _among(data: Dataset, ids: frozenset[RecordId]) -> Rows:

@@ -22,6 +22,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.sources import Source
 from eupg.errors import DataError, EupgError, ParameterError
 from eupg.forget.eupg import EUPG, FEWEST_EXPOSED
+from eupg.forget.lottery import exposed_people
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
 from eupg.protect.guarantee import Exact, Guarantee
@@ -51,7 +52,7 @@ class Point:
     erase_s
         Seconds of one fine-tuning or retraining, when one is needed.
     free
-        The share of erasures that need none.
+        The expected share of erasures that need none.
     claim
         What holds for a forgotten record.
     """
@@ -180,7 +181,7 @@ def measure(
     mechanisms
         Guarantees by name.
     exposures
-        Shares of people seen raw; those of too few people to fine-tune on are not measured.
+        Chances to be seen raw; those that draw too few people to fine-tune on are not measured.
     seed
         Makes it repeatable; nothing that is made here is kept or served.
     watch
@@ -234,33 +235,35 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, EupgError) else f"{type(error).__name__}: {error}"
 
 
-def _too_few(data: Dataset, exposure: float) -> str | None:
-    """Return why a share of people cannot be fine-tuned on, or None if it can."""
-    seen, units = round(exposure * len(np.unique(data.subjects))), "people" if data.names_people else "records"
-    if exposure == 0 or seen >= FEWEST_EXPOSED:
-        return None
-    return f"fine-tuning needs at least {FEWEST_EXPOSED} {units}, and this exposure draws {seen}"
+def _check_enough(data: Dataset, exposure: float, rng: Randomness) -> None:
+    """Refuse an exposure at which EUPG would not train, or would find too few people drawn here to fine-tune on."""
+    if exposure == 0:
+        return
+    units = "people" if data.names_people else "records"
+    expected = exposure * len(np.unique(data.subjects))
+    drawn = len(np.unique(exposed_people(data, exposure, rng).subjects))
+    if min(expected, drawn) < FEWEST_EXPOSED:
+        count = f"{expected:.3g} on average" if expected < FEWEST_EXPOSED else f"{drawn} this time"
+        raise DataError(f"fine-tuning needs at least {FEWEST_EXPOSED} {units}, and this exposure draws {count}")
 
 
 def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: Randomness, watch: Watch) -> list[_Task]:
     data, exact = source.train, Exact(caveats=source.train.schema.caveats)
-    everyone = len(np.unique(data.subjects))
 
-    def control(name: str, share: float | None, people: int, work: Callable[[], Model]) -> Point:
+    def control(name: str, share: float | None, work: Callable[[], Model]) -> Point:
         model, seconds = _timed(partial(watch, name, work))
-        return Point(name, None, share, _utility(source, model), seconds, seconds, 1 - people / everyone, exact)
+        # A workspace draws anew, so what counts is the chance to be drawn, not who was drawn here.
+        free = 0.0 if share is None else 1 - share
+        return Point(name, None, share, _utility(source, model), seconds, seconds, free, exact)
 
     def drawn(name: str, share: float) -> Point:
-        why = _too_few(data, share)
-        if why is not None:
-            raise DataError(why)
-        seen = _drawn(data, share, rng)
-        return control(name, share, len(np.unique(seen.subjects)), partial(_scratch, recipe, seen, rng))
+        _check_enough(data, share, rng)
+        return control(name, share, partial(_scratch, recipe, exposed_people(data, share, rng), rng))
 
     short = partial(recipe.short.fit, data, effort=recipe.short_effort, rng=_stream(rng))
     retrain = partial(_scratch, recipe, data, rng)
     tasks = [
-        _Task(name, None, None, partial(control, name, None, everyone, work))
+        _Task(name, None, None, partial(control, name, None, work))
         for name, work in (("Retrain", retrain), ("Short retrain", short))
     ]
     for exposure in exposures:
@@ -281,7 +284,6 @@ def _guarantee(
 ) -> list[_Task]:
     """Make one base model and fine-tune it at each exposure."""
     data = source.train
-    people = len(np.unique(data.subjects))
 
     def make() -> Model:
         release = mechanism.protect(data, rng.stage("protect"))
@@ -291,16 +293,14 @@ def _guarantee(
     claimed = _Once(partial(mechanism.guarantee, data.schema))
 
     def exposed(step: str, exposure: float) -> Point:
-        why = _too_few(data, exposure)
-        if why is not None:
-            raise DataError(why)
+        _check_enough(data, exposure, rng)
         claim = claimed()
         model, made_s = base()
         method = EUPG(mechanism, recipe.learner, 1, recipe.finetune, exposure=exposure, finetuner=recipe.finetuner)
         trained, seconds = _timed(partial(watch, step, partial(method.resume, model, claim, data, rng)))
-        seen = len(np.unique(data.subjects[np.isin(data.ids, list(trained.ids))]))
-        utility, spent = _utility(source, trained.model), seconds if seen else 0.0
-        return Point(step, name, exposure, utility, made_s, spent, 1 - seen / people, claim)
+        free = 1 - exposure if trained.ids else 1.0
+        utility, spent = _utility(source, trained.model), seconds if trained.ids else 0.0
+        return Point(step, name, exposure, utility, made_s, spent, free, trained.claim)
 
     steps = [(f"{name}, {exposure:.3g} exposed", exposure) for exposure in exposures]
     return [_Task(step, name, exposure, partial(exposed, step, exposure)) for step, exposure in steps]
@@ -324,12 +324,6 @@ class _Once(Generic[T]):
                 self._error = error
                 raise
         return self._result[0]
-
-
-def _drawn(data: Dataset, exposure: float, rng: Randomness) -> Dataset:
-    people = np.unique(data.subjects)
-    chosen = rng.stage("exposure").permutation(len(people))[: max(1, round(exposure * len(people)))]
-    return data.of_subjects(people[chosen].tolist())
 
 
 def _scratch(recipe: Recipe, data: Dataset, rng: Randomness) -> Model:

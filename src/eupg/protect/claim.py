@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 from eupg.errors import ParameterError
+
+# Certificates list this among their assumptions, in the same words (eupg.certify.wording).
+REQUESTS_APART = (
+    "it is assumed that no erasure request was chosen by looking at a model fitted on these records: such a choice can "
+    "carry what that model showed into the newest one"
+)
+G = TypeVar("G", bound="Guarantee")
 
 
 class Unit(StrEnum):
@@ -101,6 +108,12 @@ class Guarantee(ABC):
 def both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
     """Return what either of two lists holds, each once."""
     return tuple(dict.fromkeys((*first, *second)))
+
+
+def assuming(claim: G, sentence: str, *, needed: bool) -> G:
+    """Return the claim with this sentence among its caveats where it is needed, and without it where it is not."""
+    others = tuple(c for c in claim.caveats if c != sentence)
+    return replace(claim, caveats=(*others, sentence) if needed else others)
 
 
 def attributes(names: tuple[str, ...]) -> str:

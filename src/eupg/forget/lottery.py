@@ -1,0 +1,83 @@
+"""Who may be seen raw: decided for each person once, by chance alone, and for each independently of all others.
+
+A person's chance must not depend on who else is there, who came before or who has left. Otherwise the people a model is
+fitted on would tell something about someone who is gone. A keyed digest of the name gives each person a coin of their
+own. The key is drawn from the operating system, so nobody can foresee a coin; in a seeded run it is the same each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eupg.data.dataset import Dataset
+from eupg.rng import Randomness
+
+Rows = NDArray[np.bool_]
+_BITS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Lottery:
+    """A decision for every person, those included who have not come yet.
+
+    Parameters
+    ----------
+    share
+        The probability that a person is drawn.
+    key
+        Makes the digests that decide; without it they say nothing.
+    drawn_before, passed_before
+        Digests of people whose decision was made under another key, or by a top-up. They keep it.
+    """
+
+    share: float
+    key: bytes = field(repr=False)
+    drawn_before: frozenset[int] = field(default=frozenset(), repr=False)
+    passed_before: frozenset[int] = field(default=frozenset(), repr=False)
+
+    @classmethod
+    def start(cls, share: float, rng: Randomness) -> Lottery:
+        """Begin a lottery in which nobody's decision is known yet."""
+        return cls(float(share), rng.stage("exposure").words(4).tobytes())
+
+    def keeping(self, *, drawn: Iterable[str] = (), passed: Iterable[str] = ()) -> Lottery:
+        """Return the lottery in which these people keep the decisions that were made for them before."""
+        yes = frozenset(map(self._digest, drawn))
+        no = frozenset(map(self._digest, passed))
+        return replace(self, drawn_before=self.drawn_before | yes, passed_before=(self.passed_before | no) - yes)
+
+    def drawn(self, data: Dataset) -> Rows:
+        """Tell for each record whether its person is drawn."""
+        people, place = np.unique(data.subjects, return_inverse=True)
+        return self._people(people)[place]
+
+    def topped_up(self, data: Dataset, rng: Randomness) -> Lottery:
+        """Return the lottery with further people drawn, all equally likely, until the share of people is reached."""
+        people = np.unique(data.subjects)
+        chosen = self._people(people)
+        others = people[~chosen]
+        wanted = max(0, round(self.share * len(people)) - int(chosen.sum()))
+        return self.keeping(drawn=others[rng.stage("top up").permutation(len(others))[:wanted]].tolist())
+
+    def _people(self, people: NDArray[np.str_]) -> Rows:
+        return np.fromiter((self._decide(name) for name in people.tolist()), dtype=bool, count=len(people))
+
+    def _decide(self, name: str) -> bool:
+        digest = self._digest(name)
+        if digest in self.drawn_before:
+            return True
+        # A share of 1 lies above every digest, a share of 0 above none.
+        return digest < int(self.share * 2**_BITS) and digest not in self.passed_before
+
+    def _digest(self, name: str) -> int:
+        return int.from_bytes(hashlib.blake2b(name.encode(), key=self.key, digest_size=_BITS // 8).digest(), "big")
+
+
+def exposed_people(data: Dataset, share: float, rng: Randomness) -> Dataset:
+    """Return the records of the people whom EUPG draws at this exposure and randomness."""
+    return data.select(Lottery.start(share, rng).drawn(data))
