@@ -159,6 +159,11 @@ class Dataset:
         """Return a mask of the records with these ids; an id that is not here is an error."""
         return _mask(self.ids, ids, "record id")
 
+    @property
+    def names_people(self) -> bool:
+        """Whether it is known which records belong to one person; otherwise each record counts as a person."""
+        return self.schema.subject is not None or not np.array_equal(self.subjects, self.ids)
+
     def where_subjects(self, subjects: Iterable[str]) -> NDArray[np.bool_]:
         """Return a mask of all records of these people; a person who is not here is an error."""
         return _mask(self.subjects, subjects, "person")

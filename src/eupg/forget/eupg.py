@@ -14,6 +14,7 @@ from eupg.forget.released import Released
 from eupg.forget.scored_base import ScoredBase, scored
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model, Scoring
+from eupg.protect.claim import NO_PERSON
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
@@ -22,7 +23,6 @@ Rows = NDArray[np.bool_]
 Memory = Model | ScoredBase
 # Fewer people than this say nothing that would not be about them alone.
 FEWEST_EXPOSED = 10
-_NO_PERSON = "no column names the person, so that each record counts as a person of its own"
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,8 @@ class EUPG:
         return Trained(model, data.schema, seen.id_set, kept, released, claim, base)
 
     def claim(self, claim: Guarantee, data: Dataset) -> Guarantee:
-        """Return a release's claim; where people are drawn and none are named, it says what counts as one."""
-        if self.exposure == 1 or data.schema.subject is not None:
-            return claim
-        return replace(claim, caveats=(*claim.caveats, _NO_PERSON))
+        """Return a release's claim; where nothing tells whose the records are, it says that it is about records."""
+        return claim if data.names_people else claim.narrowed(NO_PERSON)
 
     def _check_enough(self, data: Dataset, exposed: Rows) -> None:
         """Refuse a sample that is too small to learn from; later erasures may make it smaller."""

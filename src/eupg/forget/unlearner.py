@@ -13,6 +13,7 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.released import Released
 from eupg.learn.learner import Model
+from eupg.protect.claim import others_kept
 from eupg.protect.guarantee import Exact, Guarantee
 from eupg.rng import Randomness
 
@@ -50,8 +51,8 @@ class Trained:
     def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
 
-        Pass all of the person's records: for a part of them less may hold. Those that were never in the release leave
-        nothing behind; each one that was counts for the group, and so do those of the same person that were forgotten
+        Pass all of the person's records: for a part of them less may hold, and the claim says so. Those that were never
+        in the release leave nothing behind; each one that was counts for the group, and so do those of the same person that were forgotten
         before.
         """
         if not isinstance(records, Dataset):
@@ -65,8 +66,8 @@ class Trained:
         touched = self.released.count(records)
         if not touched:
             return Exact(caveats=self.claim.caveats)
-        claim = self.claim.for_person(touched)
-        return claim.for_part() if self.released.stays(records) else claim
+        claim, others = self.claim.for_person(touched), self.released.others(records)
+        return claim.for_part().narrowed(others_kept(others)) if others else claim
 
 
 @runtime_checkable

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -164,13 +164,15 @@ def _guarantee(
     watch: Watch,
 ) -> list[Point]:
     """Make one base model and fine-tune it at each exposure."""
-    data, claim = source.train, mechanism.guarantee(source.train.schema)
+    data = source.train
 
-    def make() -> Model:
+    def make() -> tuple[Model, Guarantee]:
         release = mechanism.protect(data, rng.stage("protect"))
-        return recipe.learner.fit(release, effort=recipe.pretrain, rng=_stream(rng))
+        return recipe.learner.fit(release, effort=recipe.pretrain, rng=_stream(rng)), release.guarantee
 
-    base, made_s = _timed(partial(watch, f"{name}: base model", make))
+    (base, measured), made_s = _timed(partial(watch, f"{name}: base model", make))
+    # The plan is seeded; what is trained by its advice is not.
+    claim = replace(measured, seeded=False)
     points = []
     for exposure in exposures:
         method = EUPG(mechanism, recipe.learner, 1, recipe.finetune, exposure=exposure, finetuner=recipe.finetuner)
@@ -179,7 +181,7 @@ def _guarantee(
         seen = len(np.unique(data.subjects[np.isin(data.ids, list(trained.ids))]))
         free = 1 - seen / len(np.unique(data.subjects))
         utility, spent = _utility(source, trained.model), seconds if seen else 0.0
-        points.append(Point(step, name, exposure, utility, made_s, spent, free, claim))
+        points.append(Point(step, name, exposure, utility, made_s, spent, free, method.claim(claim, data)))
     return points
 
 
