@@ -85,8 +85,8 @@ def narrowings(body: Body) -> list[str]:
     if isinstance(claim, LinkingClaim) and claim.shared:
         values = listed([f"{name} {percent(share)}" for name, share in claim.shared.items()])
         found.append(
-            "Whoever learns a record's group learns its value, too, where the group has one only; so it is for this share "
-            f"of all released records: {values}."
+            "Whoever learns a record's group learns its value, too, where the group has one only; that is so for this "
+            f"share of all released records: {values}."
         )
     found += [f"{c[:1].upper()}{c[1:]}." for c in claim.caveats]
     derived = [d for d in body.provenance.data_derived if d.what not in claim.caveats]

@@ -52,8 +52,8 @@ class Trained:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
 
         Pass all of the person's records: for a part of them less may hold, and the claim says so. Those that were never
-        in the release leave nothing behind; each one that was counts for the group, and so do those of the same person that were forgotten
-        before.
+        in the release leave nothing behind; each one that was counts for the group, and so do those of the same person
+        that were forgotten before.
         """
         if not isinstance(records, Dataset):
             raise ParameterError(f"expected the person's records, such as data.of_subjects(['7']), got {records!r}")

@@ -121,10 +121,9 @@ def both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
 
 def others_kept(records: int) -> str:
     """Return the caveat of a claim about records of a person of whom so many others are kept."""
-    others = (
-        "1 other record of the same person is" if records == 1 else f"{records} other records of the same person are"
-    )
-    return f"the claim is record-level: it is about the forgotten records, while {others} kept"
+    others = "1 other record" if records == 1 else f"{records} other records"
+    are = "is" if records == 1 else "are"
+    return f"the claim is record-level: it is about the forgotten records, while {others} of the same person {are} kept"
 
 
 def percent(share: float) -> str:

@@ -149,8 +149,8 @@ def shared_values(data: Dataset, groups: Groups, names: Iterable[str]) -> dict[s
     shares = {}
     for name in names:
         column = data.y if name == data.schema.label.name else data.X[:, features[name]]
-        # A tenth of a percent is enough to judge by, and nobody's group follows from it.
-        shares[name] = round(float(sizes[_one_value(column[order], starts)].sum() / len(groups)), 3)
+        # A figure of all groups together, from which nobody's own follows; more digits would tell no more.
+        shares[name] = round(float(sizes[_one_value(column[order], starts)].sum() / len(groups)), 4)
     return shares
 
 
