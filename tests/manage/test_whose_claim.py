@@ -1,4 +1,4 @@
-"""Whose claim it is: a person's, a record's, or that of a record whose person is not known; and no one else's figures."""
+"""Whose claim it is: a person's, a record's, or a record's whose person is not known; and nobody else's figures."""
 
 import dataclasses
 import json
