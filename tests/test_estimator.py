@@ -15,7 +15,7 @@ from eupg import MLP, EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnL
 from eupg.data.attribute import Categorical, Ordinal, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, UnknownRecord
-from eupg.protect.claim import REQUESTS_APART
+from eupg.protect.claim import NO_PERSON, REQUESTS_APART
 from people import SCHEMA, people
 
 
@@ -69,7 +69,7 @@ def test_unseen_category_and_number_are_accepted_when_predicting(table):
 
 def test_declared_schema_makes_the_bounds_public(table):
     X, y, _ = table
-    assert quick(schema=SCHEMA).fit(X, y).claim_.caveats == (REQUESTS_APART,)
+    assert quick(schema=SCHEMA).fit(X, y).claim_.caveats == (NO_PERSON, REQUESTS_APART)
     said = " ".join(quick().fit(X, y).claim_.caveats)
     assert all(f"'{name}'" in said for name in (*X.columns, "label"))
     with pytest.raises(DataError, match=r"'town'.*categories the schema does not list"):
@@ -85,7 +85,7 @@ def labelled(**changes):
 def test_declared_label_keeps_its_own_caveat(table):
     X, y, _ = table
     claim = quick(schema=labelled(inferred=("categories",))).fit(X, y).claim_
-    assert [c.split(" read")[0] for c in claim.caveats] == ["categories of 'ill'", REQUESTS_APART]
+    assert [c.split(" read")[0] for c in claim.caveats] == [NO_PERSON, "categories of 'ill'", REQUESTS_APART]
 
 
 def test_class_that_the_declared_label_does_not_list_is_refused(table):
@@ -102,7 +102,7 @@ def test_declared_class_that_does_not_occur_makes_the_classes_inferred(table):
     model = quick(schema=labelled(categories=("never", "no", "yes"))).fit(X, y)
     assert list(model.classes_) == ["no", "yes"]
     assert model.predict_proba(X).shape == (200, 2)
-    assert [c.split(" read")[0] for c in model.claim_.caveats] == ["categories of 'ill'", REQUESTS_APART]
+    assert [c.split(" read")[0] for c in model.claim_.caveats] == [NO_PERSON, "categories of 'ill'", REQUESTS_APART]
 
 
 @pytest.mark.parametrize("kind", [int, float, str, np.float32])
@@ -110,7 +110,7 @@ def test_classes_are_compared_with_the_declared_ones_as_text(table, kind):
     X, y, _ = table
     numbers = (y == "yes").astype(int).astype(kind)
     model = quick(schema=labelled(categories=("0", "1"))).fit(X, numbers)
-    assert model.claim_.caveats == (REQUESTS_APART,)
+    assert model.claim_.caveats == (NO_PERSON, REQUESTS_APART)
     assert model.classes_.tolist() == sorted({*numbers.tolist()})
 
 
@@ -139,6 +139,21 @@ def test_extreme_value_of_a_forgotten_record_stays_neither_in_the_schema_nor_in_
             assert str(abs(value)).encode() not in content
             assert struct.pack("<d", value) not in content
             assert struct.pack("<f", value) not in content
+
+
+def test_claim_says_whether_people_are_known(table):
+    X, y, subjects = table
+    unknown = "other records of the same person are not known here"
+    alone = quick().fit(X, y)
+    for claim in (alone.claim_, alone.claim_for(records=["3"])):
+        assert "record-level" in claim.sentence()
+        assert unknown in claim.sentence()
+    named = quick().fit(X, y, subjects=subjects)
+    for claim in (named.claim_, named.claim_for(subjects=["p3"])):
+        assert "record-level" not in claim.sentence()
+    part = named.claim_for(records=["9"]).sentence()
+    assert "about the forgotten records, while 2 other records of the same person are kept" in part
+    assert unknown not in part
 
 
 def test_forgetting_people_and_records(table):

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eupg.audit.duplicates import near_duplicates
+from eupg.audit.duplicates import DuplicateReport, near_duplicates
 from eupg.data.attribute import Categorical, Missing, Numeric, Ordinal, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
@@ -217,3 +217,24 @@ def test_words_about_pictures_speak_of_grey_levels():
     assert report.to_json()["grey_levels"] == pytest.approx(6.375)
     with pytest.raises(ParameterError, match="from 0 to below 1 features"):
         near_duplicates(kept, kept, within=1)
+
+
+def test_part_of_a_report_is_the_report_of_the_part():
+    gone = records([[30, 100, 0, 0], [50, 300, 1, 1], [50, 300, 1, 2], [NAN, 200, 2, NAN]], [1, 1, 0, 1])
+    whole = near_duplicates(gone, KEPT, within=1, tolerance=0.25)
+    for rows in ([0], [2], [1, 3], [0, 1, 2, 3]):
+        part = whole.of(np.array(rows))
+        chosen = np.isin(np.arange(4), rows)
+        # Scales are those of the retained records, so they do not depend on who else is forgotten.
+        alone = near_duplicates(gone.select(chosen), KEPT, within=1, tolerance=0.25)
+        assert part == alone
+        assert part.sentence() == alone.sentence()
+        assert "twins" not in part.to_json()
+
+
+def test_report_that_was_read_back_says_the_same_and_has_no_parts():
+    report = near_duplicates(records([[30, 100, 0, 0]], [1]), KEPT)
+    again = DuplicateReport.from_json(report.to_json())
+    assert (again, again.sentence()) == (report, report.sentence())
+    with pytest.raises(ParameterError, match="no part about single records"):
+        again.of(np.array([0]))

@@ -14,7 +14,8 @@ from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, KAno
 
 LABEL = "visits"
 FEATURES = ("age", "gender", "income", "coinsurance", "illnesses")
-LINKING = KAnonymous(k=30, covers=FEATURES, leaves_open=(LABEL,)).for_person(3)
+SHARED = ((LABEL, 0.29),)
+LINKING = KAnonymous(k=30, covers=FEATURES, leaves_open=(LABEL,), shared=SHARED).for_person(3)
 PRIVATE = DifferentiallyPrivate(epsilon=1.0, covers=FEATURES, leaves_open=(LABEL,)).for_person(3)
 EXACT = Exact()
 
@@ -38,6 +39,7 @@ def request(**changes: Any) -> Request:
         "id": "r-0123456789abcdef", "unit": "person", "digest": "5a" * 16,
         "received": "2025-01-31T09:30:00.000000+00:00", "accepted": "2025-02-01T08:00:00Z",
         "completed": "2025-02-03T16:45:12Z", "due": "2025-02-28", "identity_verified": True, "records_erased": 3,
+        "people_known": True, "together": 4,
     }  # fmt: skip
     return Request(**(given | changes))
 
@@ -47,6 +49,7 @@ def measures(guarantee: Guarantee) -> list[Measurement]:
     if isinstance(guarantee, KAnonymous):
         found.append(Measurement.effective_k(1, 1.0, 1.0, k=30, sentence="the effective k is 1"))
         found.append(Measurement.constant_columns({"gender": 0.94, "age": 0.01, "coinsurance": 0.31}))
+        found.append(Measurement.shared_values({LABEL: 0.29}))
     found.append(Measurement.audit(AUDIT, "RMIA on EUPG, k=30: not told apart from chance, too wide to find much."))
     found.append(
         Measurement.of(

@@ -11,10 +11,11 @@ from certify import sample
 from eupg.audit.duplicates import near_duplicates
 from eupg.audit.loss import LossAttack
 from eupg.audit.report import report
-from eupg.certify.body import Body, LedgerHead
+from eupg.certify.body import FIRST_FORMAT, Body, LedgerHead
 from eupg.certify.certificate import Certificate, sign
 from eupg.certify.claimed import SEEDED, Claimed
 from eupg.certify.measured import Kind, Measurement
+from eupg.certify.render import page
 from eupg.certify.verify import verify
 from eupg.certify.wording import EARLIER_MODELS
 from eupg.errors import CertificateInvalid, CertificateRefused, ParameterError, PrivacyError
@@ -261,3 +262,71 @@ def test_body_reads_back_equal(certificate):
 def test_ledger_head_needs_a_digest():
     with pytest.raises(ParameterError, match=r"LedgerHead\.digest: expected a SHA-256 digest"):
         LedgerHead(number=1, digest="latest")
+
+
+def first_format(body: Body) -> dict:
+    """Return the body as the first format had it."""
+    values = body.to_json()
+    values["format"] = FIRST_FORMAT
+    for name in ("people_known", "together"):
+        values["request"].pop(name)
+    values["claimed"]["claim"].pop("shared", None)
+    values["measured"] = [m for m in values["measured"] if m["kind"] != Kind.SHARED_VALUES]
+    return values
+
+
+def test_certificate_of_the_first_format_is_read_verified_and_printed_as_it_is(certificate):
+    values = first_format(certificate.body)
+    old = sign(Body.from_json(values), sample.key())
+    assert json.loads(old.to_bytes())["body"] == values
+    verify(Certificate.from_bytes(old.to_bytes()), key=sample.key().public)
+    assert "Forgotten together" not in str(old)
+    assert "Forgotten together" not in page(old)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "value"),
+    [("request", "together", 4), ("request", "people_known", True), ("claim", "shared", {"a": 0.5})],
+)
+def test_first_format_has_none_of_the_later_fields(part, name, value):
+    values = first_format(sample.body())
+    (values["request"] if part == "request" else values["claimed"]["claim"])[name] = value
+    with pytest.raises(ParameterError, match=rf"expected no field .*{name} in 'eupg-certificate-1'"):
+        Body.from_json(values)
+
+
+def test_format_in_use_has_to_say_whether_people_are_known():
+    values = sample.body().to_json()
+    del values["request"]["people_known"]
+    with pytest.raises(ParameterError, match="people_known: expected true or false, found none"):
+        Body.from_json(values)
+    with pytest.raises(ParameterError, match="expected 'record' where people are not known, found 'person'"):
+        sample.body(request=sample.request(people_known=False))
+
+
+def test_claim_of_a_record_is_not_called_a_person_s():
+    one = DifferentiallyPrivate(epsilon=1.0, covers=sample.FEATURES)
+    for known in (True, False):
+        asked = sample.request(unit="record", records_erased=1, people_known=known)
+        text = str(sample.certificate(one, request=asked))
+        assert "record-level ε = 1 (1 record)" in text
+        assert "person-level" not in text
+        assert "for this person" not in text
+
+
+def test_print_cuts_no_sentence():
+    """Every block ends with a whole sentence, and shows it where others are left out after that."""
+    names = tuple(f"attribute number {i}" for i in range(40))
+    caveat = f"bounds of {', '.join(names)} read from the data: the claim does not cover what they reveal"
+    claim = dataclasses.replace(sample.LINKING, caveats=("the claim is record-level", caveat), leaves_open=names)
+    certificate = sample.certificate(claim)
+    text = " ".join(str(certificate).split())
+    assert "Kept as it is, not covered: attribute number 0" in text
+    assert "and 35 more." in text
+    body = certificate.body
+    blocks = {"Assumed": ("Not covered", body.assumed), "Not covered": ("Deleted", body.not_covered)}
+    for name, (following, sentences) in blocks.items():
+        shown = text.split(f" {name} No " if name == "Assumed" else f" {name} Earlier ")[1].split(f" {following} ")[0]
+        shown = shown.removesuffix(" […]")
+        assert shown.endswith(".")
+        assert shown in " ".join(sentences)

@@ -162,3 +162,43 @@ def test_page_prints_on_one_sheet_of_a4(name, tmp_path):
     (width, height) = map(float, re.search(rb"/MediaBox\s*\[0 0 ([\d.]+) ([\d.]+)\]", content).groups())
     assert len(sheets) == 1
     assert (round(width / 72 * 25.4), round(height / 72 * 25.4)) == (210, 297)
+
+
+def block(text: str, name: str) -> str:
+    return re.search(rf"<dt>{name}</dt><dd[^>]*>(.*?)</dd>", text, re.S)[1]
+
+
+def test_what_narrows_the_claim_keeps_its_end():
+    """The predicate of a caveat stands at its end, after all the names."""
+    names = ", ".join(repr(f"column {i}") for i in range(60))
+    end = "read from the data: the claim does not cover what they reveal"
+    caveat = f"lower, upper of {names} {end}"
+    shown = block(page(sample.certificate(dataclasses.replace(sample.EXACT, caveats=(caveat,)))), "What narrows it")
+    assert "[…]" in shown
+    assert end in shown
+    both = dataclasses.replace(sample.EXACT, caveats=("the claim is record-level", caveat))
+    derived = dataclasses.replace(sample.body().provenance, data_derived=(Derived(what=caveat, source="the records"),))
+    shown = block(page(sample.certificate(both, provenance=derived)), "What narrows it")
+    assert shown == "The claim is record-level. […]"
+
+
+def test_what_was_read_from_the_data_is_said_once():
+    caveat = "lower of 'age' read from the data: the claim does not cover what they reveal"
+    derived = dataclasses.replace(sample.body().provenance, data_derived=(Derived(what=caveat, source="the records"),))
+    text = page(sample.certificate(dataclasses.replace(sample.EXACT, caveats=(caveat,)), provenance=derived))
+    assert block(text, "What narrows it").count("ower of") == 1
+
+
+def test_gap_in_the_measurements_says_why_on_the_page():
+    rest = [m for m in sample.measures(sample.EXACT) if m.kind is not Kind.MEMBERSHIP]
+    why = "a figure about fewer than 20 people would be about each of them"
+    text = words(page(sample.certificate(sample.EXACT, measured=[*rest, Measurement.missing(Kind.MEMBERSHIP, why)])))
+    assert f"Not measured: {why}." in text
+
+
+def test_page_says_what_groups_share_and_how_many_were_forgotten_together():
+    text = words(page(sample.certificate()))
+    assert "share of all released records: visits 29 %." in text
+    assert (
+        "Forgotten together: 4 people; the fewer, the more a comparison of the models before and after tells." in text
+    )

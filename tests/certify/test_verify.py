@@ -162,7 +162,7 @@ def test_duplicate_key_is_refused():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda v: v["body"].update(format="eupg-certificate-2"), "'eupg-certificate-2': check it with the version"),
+        (lambda v: v["body"].update(format="eupg-certificate-9"), "'eupg-certificate-9': check it with the version"),
         (lambda v: v["body"].update(extra=1), "found extra"),
         (lambda v: v.update(extra=1), "found extra"),
         (lambda v: v["body"]["claimed"].update(claim={"notion": "none", "why": "no reason"}), "nothing is claimed"),

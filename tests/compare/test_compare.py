@@ -163,6 +163,10 @@ def test_picture_of_another_kind_is_refused(found, tmp_path):
     [
         (Exact(), "exact"),
         (KAnonymous(k=30, leaves_open=("y",)), "linking ≤ 1/30, label open"),
+        (
+            KAnonymous(k=30, leaves_open=("y",), shared=(("y", 0.29),)),
+            "linking ≤ 1/30, y shared in the group by 29 %, label open",
+        ),
         (DifferentiallyPrivate(epsilon=1.0), "ε=1 a record"),
         (CertifiedUnlearning(epsilon=1.0, delta=1e-5), "(1, 1e-05)-unlearning"),
     ],

@@ -290,7 +290,8 @@ def test_without_a_person_column_the_claim_says_that_a_record_is_a_person():
     assert "each record counts as a person of its own" in said
     assert "person of its own" not in METHOD.train(data, Seeded(1)).claim.sentence()
     whole = dataclasses.replace(METHOD, exposure=1.0)
-    assert "person of its own" not in whole.train(nameless, Seeded(1)).claim.sentence()
+    assert "other records of the same person are not known here" in whole.train(nameless, Seeded(1)).claim.sentence()
+    assert "not known here" not in whole.train(data, Seeded(1)).claim.sentence()
 
 
 def test_finetuner_fits_the_second_stage_alone():

@@ -8,6 +8,8 @@ import pytest
 
 from eupg import LocalDP, ProbabilisticKAnonymity, XGBoostLearner
 from eupg.cli import main
+from eupg.compare.show import claim_label
+from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.data.score import accuracy
 from eupg.data.sources import Source
@@ -17,7 +19,9 @@ from eupg.learn.recipes import Recipe
 from eupg.plan.advice import advise
 from eupg.plan.frontier import Frontier, Point, measure
 from eupg.plan.show import picture, table
+from eupg.protect.claim import NO_PERSON, percent
 from eupg.protect.guarantee import Exact, KAnonymous
+from eupg.protect.kanonymity import shared_values
 from people import people
 
 LEARNER = XGBoostLearner(max_depth=2, threads=1)
@@ -62,6 +66,32 @@ def test_the_short_retrain_is_made_as_the_recipe_says():
         for one, n in ((LEARNER, 3), (brisk, given.finetune), (brisk, 1))
     ]
     assert expected not in others
+
+
+def test_plan_says_what_groups_share_and_for_whom_a_claim_is(frontier):
+    """The very groups that a release of these records is made in."""
+    data, mechanism = source().train, MECHANISMS["k=5"]
+    shares = shared_values(data, mechanism.groups(data), (data.schema.label.name,))
+    point = frontier.named("k=5, 0 exposed")
+    assert point.to_json()["claim"]["shared"] == shares
+    assert not point.claim.seeded
+    chosen = advise(Frontier("table", 1, 1, "accuracy", tuple(p for p in frontier.points if p.guarantee != "ε=4")))
+    told = f"{data.schema.label.name} {percent(shares[data.schema.label.name])}"
+    assert told in chosen.words
+    assert "record-level" not in chosen.words
+    assert claim_label(point.claim).startswith("linking ≤ 1/5, ill shared in the group by")
+
+
+def test_plan_without_a_person_column_says_that_claims_are_about_records():
+    asked = source()
+    schema = Schema(tuple(a for a in asked.train.schema.attributes if a is not asked.train.schema.subject))
+    train, test = (Dataset(schema, d.X, d.y, d.ids, d.ids) for d in (asked.train, asked.test))
+    found = measure(
+        dataclasses.replace(asked, train=train, test=test), RECIPE, MECHANISMS, exposures=(0.0,), watch=unwatched
+    )
+    for name in ("k=5, 0 exposed", "ε=4, 0 exposed"):
+        assert NO_PERSON in found.named(name).to_json()["claim"]["caveats"]
+    assert "other records of the same person are not known here" in advise(found).words
 
 
 def test_share_of_free_erasures_and_their_cost(frontier):

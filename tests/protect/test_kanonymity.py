@@ -7,8 +7,10 @@ from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
-from eupg.protect.kanonymity import ProbabilisticKAnonymity, constant_share, effective_k
-from eupg.rng import Secret
+from eupg.protect.claim import percent
+from eupg.protect.guarantee import guarantee_from_json
+from eupg.protect.kanonymity import ProbabilisticKAnonymity, constant_share, effective_k, shared_values
+from eupg.rng import Secret, Seeded
 from people import SCHEMA, people
 from unshuffled import NoShuffle
 
@@ -111,3 +113,32 @@ def test_columns_constant_within_groups_are_reported():
     shares = constant_share(Dataset(data.schema, X, data.y, data.ids, data.subjects), groups)
     assert shares["town"] == 0.5
     assert shares["age"] == 0.0
+
+
+def test_share_of_records_whose_group_has_one_value_is_measured_with_the_release():
+    """Groups of 10, 20 and 30 records: the label is the same in the first, the income in the last."""
+    data = people(60)
+    groups = np.repeat([0, 1, 2], [10, 20, 30])
+    X, y = data.X.copy(), data.y.copy()
+    y[:10], y[10:12], y[30:32] = 1, [0, 1], [0, 1]
+    X[30:, 1] = 500.0
+    X[30:, 5] = np.nan
+    changed = Dataset(data.schema, X, y, data.ids, data.subjects)
+    assert shared_values(changed, groups, ("income", "score", "ill")) == {"income": 0.5, "score": 0.5, "ill": 0.1667}
+
+
+def test_claim_of_a_release_carries_what_its_groups_share():
+    attributes = [a if a.name != "income" else Numeric(name="income", lower=0, upper=5000, role=Role.CONFIDENTIAL)
+                  for a in SCHEMA.attributes]  # fmt: skip
+    data = people()
+    confidential = Dataset(Schema(tuple(attributes)), data.X, data.y, data.ids, data.subjects)
+    mechanism = ProbabilisticKAnonymity(5)
+    release, groups = mechanism.protect_in_groups(confidential, Seeded(1))
+    shares = dict(release.guarantee.shared)
+    assert set(shares) == {"income", "ill"}
+    assert shares == shared_values(confidential, groups, ("income", "ill"))
+    assert f"ill {percent(shares['ill'])}" in release.guarantee.sentence()
+    assert mechanism.guarantee(confidential.schema).shared is None
+    assert "whole release" not in mechanism.guarantee(confidential.schema).sentence()
+    assert guarantee_from_json(release.guarantee.to_json()).shared == release.guarantee.shared
+    assert release.guarantee.for_person(3).shared == release.guarantee.shared

@@ -8,10 +8,11 @@ without these; near rows by a k-d tree over the numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 from math import comb
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,15 @@ from eupg.errors import DataError, ParameterError
 _MOST_CHOICES = 1000
 # For so few records it is quicker to narrow down the others one by one than to sort them all.
 _FEW = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Twins:
+    """For each forgotten record: whether it has an identical twin, one of its own label, one that differs a little."""
+
+    identical: NDArray[np.bool_]
+    same_label: NDArray[np.bool_]
+    differing: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -47,6 +57,8 @@ class DuplicateReport:
         Distance of each forgotten record to its nearest retained one; infinite beyond the tolerance.
     grey_levels
         The tolerance in grey levels, where the records are pictures.
+    twins
+        What was found for each forgotten record; None in a report that was read back.
     """
 
     forgotten: int
@@ -60,11 +72,29 @@ class DuplicateReport:
     near: int
     distances: NDArray[np.float64] = field(compare=False, repr=False)
     grey_levels: float | None = None
+    twins: Twins | None = field(default=None, compare=False, repr=False)
 
     @property
     def identical(self) -> int:
         """Forgotten records with an identical twin, whatever its label."""
         return self.same_label + self.other_label
+
+    def of(self, rows: NDArray[np.intp]) -> DuplicateReport:
+        """Return the report about some of the forgotten records alone, by their places among them all."""
+        if self.twins is None:
+            raise ParameterError("a report that was read back has no part about single records: count them again")
+        identical, same = self.twins.identical[rows], self.twins.same_label[rows]
+        differing, distances = self.twins.differing[rows], self.distances[rows]
+        return replace(
+            self,
+            forgotten=len(rows),
+            same_label=int(same.sum()),
+            other_label=int((identical & ~same).sum()),
+            differing=int(differing.sum()),
+            near=int((distances <= self.tolerance).sum()),
+            distances=distances,
+            twins=Twins(identical, same, differing),
+        )
 
     def sentence(self) -> str:
         """Say the counts in plain words, for a certificate."""
@@ -91,8 +121,13 @@ class DuplicateReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values: the counts, without the distances of single records."""
-        left_out = {"distances", *(["grey_levels"] if self.grey_levels is None else [])}
+        left_out = {"distances", "twins", *(["grey_levels"] if self.grey_levels is None else [])}
         return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Read the counts back; what was found for single records is not among them."""
+        return cls(**values, distances=np.empty(0))
 
 
 def near_duplicates(
@@ -157,6 +192,7 @@ def near_duplicates(
         tolerance=float(tolerance),
         near=int((distances <= tolerance).sum()),
         distances=distances,
+        twins=Twins(twin, same, differing),
     )
 
 
@@ -185,6 +221,7 @@ def _among_pictures(forgotten: Dataset, retained: Dataset, tolerance: float) -> 
         near=int((distances <= tolerance).sum()),
         distances=distances,
         grey_levels=tolerance * GREY_LEVELS,
+        twins=Twins(twin, same, twin),
     )
 
 

@@ -17,7 +17,10 @@ from eupg.certify.parts import Day, Digest, KeyedDigest, Moment, Part, RequestId
 from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, assumptions
 from eupg.errors import CertificateRefused, ParameterError
 
-FORMAT = "eupg-certificate-1"
+FORMAT = "eupg-certificate-2"
+# The first format says neither how many were forgotten together nor what groups of records share.
+FIRST_FORMAT = "eupg-certificate-1"
+FORMATS = (FIRST_FORMAT, FORMAT)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,7 @@ class Request(Part):
     id
         Its random name in the ledger.
     unit
-        Whether a person or a single record was to be forgotten.
+        Whether a person or a single record was to be forgotten; a record where nothing tells whose it is.
     digest
         Keyed digest of the person's or record's id; without the workspace's key it says nothing.
     received, accepted, completed
@@ -40,6 +43,14 @@ class Request(Part):
         Whether it was checked that the person asked for themselves.
     records_erased
         How many records were erased.
+    people_known
+        Whether it was known which records belong to one person; False makes every claim one about records alone. None
+        in certificates of the first format.
+    together
+        How many people were forgotten in the same run, this one among them; records, where nothing tells whose they
+        are. Where the model that was replaced had been fitted on this one's records, only those are counted whose
+        records it had been fitted on, too: whoever compares the models sees the difference that they make together.
+        None where it was not noted.
     """
 
     id: RequestId
@@ -51,9 +62,13 @@ class Request(Part):
     due: Day
     identity_verified: bool
     records_erased: int
+    people_known: bool | None = None
+    together: int | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.together is not None and self.together < 1:
+            raise ParameterError(f"Request.together: expected at least 1, found {self.together}")
         if self.records_erased < 1:
             raise ParameterError(f"Request.records_erased: expected at least 1, found {self.records_erased}")
 
@@ -161,8 +176,7 @@ class Body(Part):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.format != FORMAT:
-            raise ParameterError(f"Body.format: expected {FORMAT!r}, found {self.format!r}")
+        self._check_format()
         self._check_files()
         self._check_measures()
         if EARLIER_MODELS not in self.not_covered:
@@ -213,6 +227,27 @@ class Body(Part):
         """Return the first measurement of that kind."""
         return next((m for m in self.measured if m.kind is kind), None)
 
+    def _check_format(self) -> None:
+        if self.format not in FORMATS:
+            raise ParameterError(f"Body.format: expected {FORMAT!r}, found {self.format!r}")
+        if self.format == FIRST_FORMAT:
+            later = {
+                "request.people_known": self.request.people_known,
+                "request.together": self.request.together,
+                "claimed.claim.shared": self._shared,
+            }
+            unknown = [name for name, value in later.items() if value is not None]
+            if unknown:
+                raise ParameterError(f"Body: expected no field {', '.join(unknown)} in {self.format!r}, found one")
+        elif self.request.people_known is None:
+            raise ParameterError("Body.request.people_known: expected true or false, found none")
+        elif not self.request.people_known and self.request.unit is Unit.PERSON:
+            raise ParameterError("Body.request.unit: expected 'record' where people are not known, found 'person'")
+
+    @property
+    def _shared(self) -> Mapping[str, float] | None:
+        return self.claimed.claim.shared if isinstance(self.claimed.claim, LinkingClaim) else None
+
     def _check_files(self) -> None:
         files = (self.provenance.base_model, self.provenance.release)
         if None in files and isinstance(self.claimed.claim, LinkingClaim | PrivateClaim):
@@ -225,6 +260,7 @@ class Body(Part):
         needed = {Kind.NEAR_DUPLICATES}
         if isinstance(self.claimed.claim, LinkingClaim):
             needed |= {Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS}
+            needed |= {Kind.SHARED_VALUES} if self.format != FIRST_FORMAT else set()
         absent = sorted(needed - {m.kind for m in self.measured})
         if absent:
             raise CertificateRefused(

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eupg.certify.body import FORMAT, Body
+from eupg.certify.body import FORMAT, FORMATS, Body
 from eupg.certify.canonical import canonical, read_canonical
 from eupg.certify.files import replace_file
 from eupg.certify.keys import PublicKey, SigningKey
@@ -168,7 +168,7 @@ def _check_kind(values: object) -> None:
 def _check_format(body: object) -> None:
     # Before anything else: a later format may have other fields, and the version is what to tell.
     found = body.get("format") if isinstance(body, Mapping) else None
-    if found != FORMAT:
+    if found not in FORMATS:
         raise CertificateInvalid(
             f"body.format: expected {FORMAT!r}, found {found!r}: check it with the version of eupg that issued it"
         )

@@ -19,7 +19,8 @@ SEEDED = "Reproducible run, not private: whoever knows the seed can undo the pro
 # From here on the factor e^ε is no longer a promise anyone would lean on.
 _WEAK_EPSILON = math.log(100)
 # What a guarantee calls its neighbours where even the presence of a unit, or of some of its records, is hidden.
-_PRESENCE = ("one unit added or removed", "one unit's records replaced by any others, more or fewer")
+_PART = "one unit's records replaced by any others, more or fewer"
+_PRESENCE = ("one unit added or removed", _PART)
 
 
 class Unit(StrEnum):
@@ -54,12 +55,12 @@ class Claim(Part):
             raise ParameterError(f"{where}: expected the notion {', '.join(_NOTIONS)}; found {notion!r}")
         return cast(Self, super(Claim, kind).from_json(values, where=where))
 
-    def strength(self) -> str:
-        """Say how strong the claim is, in a few words and numbers."""
+    def strength(self, asked: Unit = Unit.RECORD) -> str:
+        """Say how strong the claim is, in a few words and numbers, for whom the request asked for."""
         raise NotImplementedError
 
-    def plain_words(self) -> str:
-        """Say what now holds, to someone who never heard of the method."""
+    def plain_words(self, asked: Unit = Unit.RECORD) -> str:
+        """Say what now holds for whom the request asked for, to someone who never heard of the method."""
         raise NotImplementedError
 
 
@@ -67,11 +68,11 @@ class Claim(Part):
 class ExactClaim(Claim):
     """The model is one that could have been trained without the records."""
 
-    def strength(self) -> str:
+    def strength(self, asked: Unit = Unit.RECORD) -> str:
         """Say that nothing is left over."""
         return "exact"
 
-    def plain_words(self) -> str:
+    def plain_words(self, asked: Unit = Unit.RECORD) -> str:
         """Say that the model owes the records nothing."""
         but = ", but for what narrows the claim below" if self.caveats else ""
         return (
@@ -82,10 +83,14 @@ class ExactClaim(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class LinkingClaim(Claim):
-    """Probabilistic k-anonymity: a bound on linking a record to its released row."""
+    """Probabilistic k-anonymity: a bound on linking a record to its released row.
+
+    ``shared`` is the share of all released records whose group has one value only, for each attribute left open.
+    """
 
     k: int
     records: int
+    shared: Mapping[str, float] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -97,11 +102,11 @@ class LinkingClaim(Claim):
                 "train with a larger k, or retrain without the records"
             )
 
-    def strength(self) -> str:
-        """Name k and the bound for this person."""
+    def strength(self, asked: Unit = Unit.RECORD) -> str:
+        """Name k and the bound for the erased records together."""
         return f"k = {self.k}, linked with probability at most {self.records}/{self.k}"
 
-    def plain_words(self) -> str:
+    def plain_words(self, asked: Unit = Unit.RECORD) -> str:
         """Say what was mixed, and what chance remains."""
         whose = "the erased record" if self.records == 1 else f"any of the {self.records} erased records"
         return (
@@ -114,7 +119,7 @@ class LinkingClaim(Claim):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateClaim(Claim):
-    """(ε, δ)-differential privacy, for all of the person's records together."""
+    """(ε, δ)-differential privacy, for all of the erased records together."""
 
     epsilon: float
     delta: float
@@ -133,29 +138,40 @@ class PrivateClaim(Claim):
         """Whether the claim compares with a table in which the erased records never were."""
         return self.neighbours in _PRESENCE
 
-    def strength(self) -> str:
-        """Name the person-level ε."""
+    def strength(self, asked: Unit = Unit.RECORD) -> str:
+        """Name ε, and whether it is that of a person or of the erased records."""
         spare = f", δ = {self.delta:g}" if self.delta else ""
         whose = "1 record" if self.records == 1 else f"{self.records} records together"
+        level = asked
         if self.unit is Unit.PERSON:
-            whose = "however many records"
-        return f"person-level ε = {self.epsilon:g}{spare} ({whose})"
+            part = self.neighbours == _PART
+            level = Unit.RECORD if part else Unit.PERSON
+            whose = "the erased ones of a person who keeps others" if part else "however many records"
+        return f"{level}-level ε = {self.epsilon:g}{spare} ({whose})"
 
-    def plain_words(self) -> str:
+    def _whose(self, asked: Unit) -> str:
+        if self.strength(asked).startswith(Unit.PERSON):
+            return "for this person"
+        if self.unit is Unit.PERSON:
+            return "for the erased records"
+        return "for the erased record" if self.records == 1 else f"for {self.records} erased records together"
+
+    def plain_words(self, asked: Unit = Unit.RECORD) -> str:
         """Say what was hidden by noise, and how much can still be learnt."""
+        whose = self._whose(asked)
         spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
         if self.covers_presence:
             return (
                 "The model now in use starts again from one that was made under differential privacy: noise was added "
                 "to everything that was taken from the records. Nothing which that model shows is more than "
                 f"{_factor(self.epsilon)} times as likely, or as unlikely, as if the erased records had never been "
-                f"there{spare} (ε = {self.epsilon:g} for this person).{_weak(self.epsilon)}"
+                f"there{spare} (ε = {self.epsilon:g} {whose}).{_weak(self.epsilon)}"
             )
         return (
             "The model now in use starts again from one that only ever saw a protected copy of the data, in which "
             "every covered value was drawn anew at random. Whatever the erased values were, nothing that copy shows "
             f"became more than {_factor(self.epsilon)} times as likely because of them{spare} "
-            f"(ε = {self.epsilon:g} for this person).{_weak(self.epsilon)}"
+            f"(ε = {self.epsilon:g} {whose}).{_weak(self.epsilon)}"
         )
 
 
@@ -170,11 +186,11 @@ class UnlearningClaim(Claim):
         super().__post_init__()
         _check_budget(self.epsilon, self.delta)
 
-    def strength(self) -> str:
+    def strength(self, asked: Unit = Unit.RECORD) -> str:
         """Name the budget, which holds for everything that was forgotten together."""
         return f"ε = {self.epsilon:.4g}, δ = {self.delta:g} for all that was forgotten together"
 
-    def plain_words(self) -> str:
+    def plain_words(self, asked: Unit = Unit.RECORD) -> str:
         """Say how near the model is to one that never knew the records."""
         return (
             "The model now in use was trained on, with noise, on the records that were kept. No outcome is more than "

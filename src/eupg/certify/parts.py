@@ -7,7 +7,7 @@ that nothing can hide in a file between what is signed and what is read.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -41,7 +41,10 @@ _KINDS: dict[Any, dict[str, Any]] = {}
 
 
 class Part:
-    """A piece of a certificate: a frozen dataclass whose fields are checked when it is built."""
+    """A piece of a certificate: a frozen dataclass whose fields are checked when it is built.
+
+    A field with the default None is one that earlier certificates do not have: it is left out where it is None.
+    """
 
     def __post_init__(self) -> None:
         for name, kind in _kinds(type(self)).items():
@@ -49,22 +52,25 @@ class Part:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back."""
-        return {name: _written(getattr(self, name)) for name in _kinds(type(self))}
+        absent = {name for name in _optional(type(self)) if getattr(self, name) is None}
+        return {name: _written(getattr(self, name)) for name in _kinds(type(self)) if name not in absent}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any], *, where: str = "") -> Self:
         """Read the piece back; a missing, unknown or malformed field is refused with its place."""
         where = where or cls.__name__
         kinds = _kinds(cls)
-        check_keys(values, set(kinds), where)
-        return cls(**{name: _checked(values[name], kind, f"{where}.{name}") for name, kind in kinds.items()})
+        check_keys(values, set(kinds), where, optional=_optional(cls))
+        return cls(
+            **{name: _checked(values[name], kind, f"{where}.{name}") for name, kind in kinds.items() if name in values}
+        )
 
 
-def check_keys(values: object, expected: set[str], where: str) -> None:
-    """Refuse anything but a mapping with exactly these keys."""
+def check_keys(values: object, expected: set[str], where: str, *, optional: Set[str] = frozenset()) -> None:
+    """Refuse anything but a mapping with exactly these keys, of which some may be absent."""
     if not isinstance(values, Mapping):
         raise ParameterError(f"{where}: expected an object, found {type(values).__name__}")
-    unknown, absent = sorted(map(str, values.keys() - expected)), sorted(expected - values.keys())
+    unknown, absent = sorted(map(str, values.keys() - expected)), sorted(expected - optional - values.keys())
     if unknown:
         raise ParameterError(
             f"{where}: expected no field but {', '.join(sorted(expected))}; found {', '.join(unknown)}"
@@ -78,6 +84,10 @@ def _kinds(part: Any) -> dict[str, Any]:
         hints = get_type_hints(part, include_extras=True)
         _KINDS[part] = {f.name: hints[f.name] for f in fields(part)}
     return _KINDS[part]
+
+
+def _optional(part: Any) -> Set[str]:
+    return {f.name for f in fields(part) if f.default is None}
 
 
 def _checked(value: Any, kind: Any, where: str) -> Any:

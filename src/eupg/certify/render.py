@@ -1,7 +1,7 @@
 """The certificate as a page for the data-protection officer: plain words first, evidence after, one sheet of A4.
 
-The page holds no script and loads nothing. Texts that would not fit are cut where one can see it; the signed file has
-them in full and is the evidence, the page is not.
+The page holds no script and loads nothing. Of texts that would not fit, whole sentences are left out where one can see
+it; the signed file has them in full and is the evidence, the page is not.
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ import html
 import math
 import re
 import unicodedata
-from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Mapping, Sequence
 from string import Template
 
 from eupg.certify.body import Body
 from eupg.certify.certificate import Certificate
 from eupg.certify.claimed import SEEDED, LinkingClaim
+from eupg.certify.fitting import fit
 from eupg.certify.measured import Kind
-from eupg.certify.summary import erased, files, moment, narrowings, readable, short
+from eupg.certify.summary import erased, files, moment, narrowings, readable, short, together
 from eupg.certify.verify import verify_integrity
 
-_CUT = " […]"
 _ROWS = 6
 _ITEMS = 4
 # Lists of ordinary sentences have room for more of them.
 _ITEMS_IF_SHORT, _SHORT = 6, 900
 _DELETIONS = 2
-_LONGEST_WORD = 30
+# How much more room texts get where all of them together are short enough for it.
+_AMPLE, _MOST_IF_AMPLE = 1.8, 5700
 # The more there is to tell, the smaller the print: the largest amount of text, in letters, for each size.
-_SIZES = ((3700, "large"), (4500, "middle"), (math.inf, "small"))
+_SIZES = ((3400, "large"), (4300, "middle"), (math.inf, "small"))
 
 
 def page(certificate: Certificate) -> str:
@@ -40,12 +39,19 @@ def page(certificate: Certificate) -> str:
     the reader to check; the page says how.
     """
     verify_integrity(certificate)
-    told = _told(certificate)
-    amount = sum(_width(c) for text in told.values() for c in re.sub(r"<[^>]*>", "", text))
+    told = _told(certificate, _AMPLE)
+    if _amount(told) > _MOST_IF_AMPLE:
+        told = _told(certificate, 1.0)
+    amount = _amount(told)
     return _PAGE.substitute(told, size=next(name for most, name in _SIZES if amount <= most))
 
 
-def _told(certificate: Certificate) -> dict[str, str]:
+def _amount(told: Mapping[str, str]) -> int:
+    return sum(_width(c) for text in told.values() for c in re.sub(r"<[^>]*>", "", text))
+
+
+def _told(certificate: Certificate, room: float) -> dict[str, str]:
+    """Return the texts of the page; with more room fewer sentences are left out."""
     body = certificate.body
     return {
         "issued": _text(moment(body.issued), 40),
@@ -54,12 +60,12 @@ def _told(certificate: Certificate) -> dict[str, str]:
         "asked": _text(_asked(body), 400),
         "done": _text(_done(body), 500),
         "holds": _text(_holds(body), 620),
-        "narrowed": _text(" ".join(narrowings(body)) or "Nothing but the assumptions below.", 400),
-        "not_meant": _list(body.not_covered, 160),
+        "narrowed": _text(" ".join(narrowings(body)) or "Nothing but the assumptions below.", 400 * room),
+        "not_meant": _list(body.not_covered, 160 * room, room),
         "claim": _text(body.claimed.sentence, 560),
         "about": _text(_about(body), 290),
-        "measures": _measures(body),
-        "assumed": _list(body.assumed, 240),
+        "measures": _measures(body, room),
+        "assumed": _list(body.assumed, 240 * room, room),
         "deletions": _deletions(body),
         "files": _rows((_text(name, 40), _code(digest)) for name, digest in files(body)),
         "ledger": _text(f"entry {body.ledger.number}", 30),
@@ -87,19 +93,21 @@ def _done(body: Body) -> str:
         how = f"The model in use had never been fitted on {'it' if one else 'them'} directly, so it could stay."
     else:
         how = f"The model that had been fitted on {'it' if one else 'them'} was replaced."
-    return f"{erased(body)} by {moment(request.completed)}: {when}, due {moment(request.due)}. {how}"
+    done = f"{erased(body)} by {moment(request.completed)}: {when}, due {moment(request.due)}. {how}"
+    return f"{done} {together(body)}".rstrip()
 
 
 def _holds(body: Body) -> str:
     claim = body.claimed.claim
     known = body.measurement(Kind.EFFECTIVE_K) if isinstance(claim, LinkingClaim) else None
+    words = claim.plain_words(body.request.unit)
     if known is None:
-        return claim.plain_words()
+        return words
     least = known.numbers.get("minimum")
     # What was not measured, or is no number, counts as the worst case.
     sure = isinstance(least, int) and least > 1
     weaker = f"finds it hidden among {least} only" if sure else "can undo this for a record that stands alone"
-    return f"{claim.plain_words()} Someone who knows every other record {weaker} (effective k, below)."
+    return f"{words} Someone who knows every other record {weaker} (effective k, below)."
 
 
 def _about(body: Body) -> str:
@@ -107,9 +115,8 @@ def _about(body: Body) -> str:
     compared = claimed.neighbours or "none are compared"
     made = f"{method.name} with {method.mechanism or 'no protected copy'}, {method.learner}"
     covers = f"{len(claimed.claim.covers)} attributes covered. " if claimed.claim.covers else ""
-    return (
-        f"Strength: {claimed.claim.strength()}. Unit: {claimed.unit}. Neighbours: {compared}. {covers}Method: {made}."
-    )
+    strength = claimed.claim.strength(body.request.unit)
+    return f"Strength: {strength}. Unit: {claimed.unit}. Neighbours: {compared}. {covers}Method: {made}."
 
 
 def _made(body: Body) -> str:
@@ -117,8 +124,11 @@ def _made(body: Body) -> str:
     return f"Made by eupg {body.provenance.eupg}, Python {body.provenance.python}{', ' if used else ''}{used}."
 
 
-def _measures(body: Body) -> str:
-    rows = [(_text(m.kind, 30), _text(m.result, 130), _text(m.does_not_show, 105)) for m in body.measured[:_ROWS]]
+def _measures(body: Body, room: float) -> str:
+    rows = [
+        (_text(m.kind, 30), _text(m.result, 130 * room), _text(m.does_not_show, 105 * room))
+        for m in body.measured[:_ROWS]
+    ]
     if body.measurement(Kind.MEMBERSHIP) is None:
         rows.append((_text(Kind.MEMBERSHIP, 30), "none was run on the new model", ""))
     if len(body.measured) > _ROWS:
@@ -138,8 +148,8 @@ def _deletions(body: Body) -> str:
     return f"<table>{_rows(rows)}</table>"
 
 
-def _list(texts: Sequence[str], longest: int) -> str:
-    most = _ITEMS_IF_SHORT if sum(map(len, texts)) <= _SHORT else _ITEMS
+def _list(texts: Sequence[str], longest: float, room: float) -> str:
+    most = _ITEMS_IF_SHORT if sum(map(len, texts)) <= _SHORT * room else _ITEMS
     shown = [f"<li>{_text(t, longest)}</li>" for t in texts[:most]]
     if len(texts) > most:
         shown.append(f"<li>and {len(texts) - most} more in the signed file</li>")
@@ -154,15 +164,10 @@ def _code(digest: str) -> str:
     return f"<code>{html.escape(digest)}</code>"
 
 
-def _text(text: str, longest: int) -> str:
-    """Cut a text at a word, so that one can see it, and escape it."""
+def _text(text: str, longest: float) -> str:
+    """Take the whole sentences of a text that fit, so that one can see what is left out, and escape them."""
     text = readable(" ".join(text.split()))
-    ends = list(accumulate(map(_width, text)))
-    if ends and ends[-1] > longest:
-        fits = text[: bisect_right(ends, longest)]
-        whole = fits.rsplit(" ", 1)[0]
-        text = (whole if len(fits) - len(whole) < _LONGEST_WORD else fits) + _CUT
-    return html.escape(text)
+    return html.escape(fit([text], lambda shown: sum(map(_width, shown)) <= longest)) if text else ""
 
 
 def _width(letter: str) -> int:

@@ -7,38 +7,51 @@ import unicodedata
 from collections.abc import Iterable
 
 from eupg.certify.body import Body
-from eupg.certify.claimed import SEEDED
+from eupg.certify.claimed import SEEDED, LinkingClaim
+from eupg.certify.fitting import fit, listed
+from eupg.certify.measured import percent
 from eupg.certify.wording import as_sentence
 
 _WIDTH = 100
 _LABEL = 13
-_MEASURES = 5
-_CUT = " […]"
+_LINES = 40
+_MEASURES = 6
+# The most lines for claim, narrowings, each measurement, assumptions and exclusions: as many as there is room for.
+_ROOM = ((9, 9, 3, 9, 9), (7, 6, 3, 6, 6), (6, 5, 2, 5, 4), (6, 3, 2, 3, 3))
 # Direction marks can make a text read differently from what it says.
 _TURNS = frozenset("\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def summary(body: Body, *, key_id: str, digest: str) -> str:
     """Say in a terminal what was forgotten, what is claimed, measured and assumed; the file itself says more."""
+    for room in _ROOM:
+        lines = _lines(body, key_id, digest, room)
+        if len(lines) <= _LINES:
+            break
+    return "\n".join(lines)
+
+
+def _lines(body: Body, key_id: str, digest: str, room: tuple[int, ...]) -> list[str]:
     request, claim = body.request, body.claimed.claim
+    claimed, narrowed, measured, assumed, excluded = room
     lines = [f"CERTIFICATE OF ERASURE, issued {moment(body.issued)}"]
     if body.seeded:
         lines.append(SEEDED.upper())
     lines += _block("Asked", asked(body), 2)
-    lines += _block("Done", f"{erased(body)} by {moment(request.completed)}, {_timeliness(body)}", 2)
-    lines += _block("Claimed", f"{claim.strength()}. {claim.plain_words()}", 6)
-    lines += _block("Narrowed by", " ".join(narrowings(body)), 3)
+    lines += _block("Done", f"{erased(body)} by {moment(request.completed)}, {_timeliness(body)}. {together(body)}", 2)
+    lines += _block("Claimed", f"{claim.strength(request.unit)}. {claim.plain_words(request.unit)}", claimed)
+    lines += _block("Narrowed by", " ".join(narrowings(body)), narrowed)
     for place, measure in enumerate(body.measured[:_MEASURES]):
-        lines += _block("" if place else "Measured", f"{measure.kind}: {measure.result}", 2)
+        lines += _block("" if place else "Measured", f"{measure.kind}: {measure.result}", measured)
     if len(body.measured) > _MEASURES:
         lines += _block("", f"and {len(body.measured) - _MEASURES} more in the file", 1)
-    lines += _block("Assumed", " ".join(body.assumed), 4)
-    lines += _block("Not covered", " ".join(body.not_covered), 4)
+    lines += _block("Assumed", " ".join(body.assumed), assumed)
+    lines += _block("Not covered", " ".join(body.not_covered), excluded)
     lines += _block("Deleted", ", ".join(f"{d.what} {short(d.digest)}" for d in body.deleted) or "no file", 2)
     lines += _block("Files", ", ".join(f"{name} {short(value)}" for name, value in files(body)), 2)
     lines += _block("Ledger", f"entry {body.ledger.number}, {short(body.ledger.digest)}", 1)
     lines += _block("Signed", f"with key {key_id}; certificate {short(digest)} (shown here, not verified)", 1)
-    return "\n".join(lines)
+    return lines
 
 
 def asked(body: Body) -> str:
@@ -54,15 +67,34 @@ def erased(body: Body) -> str:
     return "1 record erased" if count == 1 else f"{count:,} records erased"
 
 
+def together(body: Body) -> str:
+    """Say how many were forgotten together; nothing where that was not noted."""
+    count = body.request.together
+    if count is None:
+        return ""
+    one, many = ("person", "people") if body.request.people_known else ("record", "records")
+    number = f"1 {one}" if count == 1 else f"{count:,} {many}"
+    if body.claimed.never_seen_raw:
+        return f"Forgotten together: {number}."
+    return f"Forgotten together: {number}; the fewer, the more a comparison of the models before and after tells."
+
+
 def narrowings(body: Body) -> list[str]:
-    """List what narrows the claim: attributes kept as they are, caveats, and what was read from the data.
+    """List what narrows the claim: attributes kept as they are, what groups share, caveats, what the data told.
 
     What is listed among the assumptions is not repeated.
     """
     claim = body.claimed.claim
-    found = [f"Kept as it is, not covered: {', '.join(claim.leaves_open)}."] if claim.leaves_open else []
+    found = [f"Kept as it is, not covered: {listed(claim.leaves_open)}."] if claim.leaves_open else []
+    if isinstance(claim, LinkingClaim) and claim.shared:
+        values = listed([f"{name} {percent(share)}" for name, share in claim.shared.items()])
+        found.append(
+            "Whoever learns a record's group learns its value, too, where the group has one only; that is so for this "
+            f"share of all released records: {values}."
+        )
     found += [sentence for sentence in map(as_sentence, claim.caveats) if sentence not in body.assumed]
-    return found + [f"Read from the data: {d.what} ({d.source})." for d in body.provenance.data_derived]
+    derived = [d for d in body.provenance.data_derived if d.what not in claim.caveats]
+    return found + [f"Read from the data: {d.what} ({d.source})." for d in derived]
 
 
 def files(body: Body) -> Iterable[tuple[str, str]]:
@@ -100,14 +132,11 @@ def _timeliness(body: Body) -> str:
 
 
 def _block(label: str, text: str, most: int) -> list[str]:
-    """Set a text in at most so many lines; a cut shows."""
-    if not text:
-        return []
-    return textwrap.wrap(
-        readable(text),
-        width=_WIDTH,
-        initial_indent=f"{label:<{_LABEL}}",
-        subsequent_indent=" " * _LABEL,
-        max_lines=most,
-        placeholder=_CUT,
-    )
+    """Set a text in at most so many lines, in whole sentences; a cut shows."""
+
+    def wrapped(shown: str) -> list[str]:
+        indent = f"{label:<{_LABEL}}"
+        return textwrap.wrap(shown, width=_WIDTH, initial_indent=indent, subsequent_indent=" " * _LABEL)
+
+    text = readable(" ".join(text.split()))
+    return wrapped(fit([text], lambda shown: len(wrapped(shown)) <= most)) if text else []

@@ -10,6 +10,7 @@ from rich.table import Table
 from eupg.audit.plot import save_figure
 from eupg.compare.result import Audited, Comparison, Row
 from eupg.forget.storage import Storage
+from eupg.protect.claim import percent
 from eupg.protect.guarantee import CertifiedUnlearning, DifferentiallyPrivate, Guarantee, KAnonymous
 
 # Okabe and Ito's palette; markers differ too, for print in grey.
@@ -21,6 +22,9 @@ def claim_label(claim: Guarantee) -> str:
     """Say a claim in a few words, for a column or a point."""
     if isinstance(claim, KAnonymous):
         words = f"linking ≤ {claim.records}/{claim.k}"
+        if claim.shared:
+            name, share = max(claim.shared, key=lambda item: item[1])
+            words += f", {name} shared in the group by {percent(share)}"
     elif isinstance(claim, DifferentiallyPrivate):
         words = f"ε={claim.epsilon:g}" + (f", δ={claim.delta:g}" if claim.delta else "") + f" a {claim.unit}"
     elif isinstance(claim, CertifiedUnlearning):

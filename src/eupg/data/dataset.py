@@ -141,11 +141,6 @@ class Dataset:
         """All record ids."""
         return frozenset(self.ids.tolist())
 
-    @cached_property
-    def names_people(self) -> bool:
-        """Whether it is known which records belong to one person; otherwise each record counts by itself."""
-        return self.schema.subject is not None or len(np.unique(self.subjects)) < len(self)
-
     def select(self, rows: NDArray[np.bool_]) -> Dataset:
         """Return the records at which the mask is true."""
         mask = np.asarray(rows, dtype=bool)
@@ -163,6 +158,11 @@ class Dataset:
     def where(self, ids: Iterable[RecordId]) -> NDArray[np.bool_]:
         """Return a mask of the records with these ids; an id that is not here is an error."""
         return _mask(self.ids, ids, "record id")
+
+    @cached_property
+    def names_people(self) -> bool:
+        """Whether it is known which records belong to one person; otherwise each record counts as a person."""
+        return self.schema.subject is not None or not np.array_equal(self.subjects, self.ids)
 
     def where_subjects(self, subjects: Iterable[str]) -> NDArray[np.bool_]:
         """Return a mask of all records of these people; a person who is not here is an error."""

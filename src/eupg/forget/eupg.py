@@ -14,7 +14,7 @@ from eupg.forget.released import Released
 from eupg.forget.scored_base import ScoredBase, scored
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.learn.learner import Learner, Model, Scoring
-from eupg.protect.claim import REQUESTS_APART, assuming, both
+from eupg.protect.claim import NO_PERSON, REQUESTS_APART, assuming, both
 from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
@@ -28,7 +28,6 @@ TOPPED_UP = (
     "people who leave the sample of those seen raw are replaced by others, so whom the model is fitted on depends on "
     "who left before"
 )
-_NO_PERSON = "no column names the person, so that each record counts as a person of its own"
 
 
 @dataclass(frozen=True)
@@ -178,10 +177,9 @@ class EUPG:
         return (TOPPED_UP,) if self.depends_on_history else ()
 
     def claim(self, claim: Guarantee, data: Dataset) -> Guarantee:
-        """Return a release's claim with what this method adds, and with what counts as a person if none are named."""
-        nameless = self.exposure < 1 and data.schema.subject is None
-        caveats = both(claim.caveats, (*((_NO_PERSON,) if nameless else ()), *self.caveats))
-        return assuming(replace(claim, caveats=caveats), REQUESTS_APART, needed=self.sees_raw)
+        """Return a release's claim with what this method adds; where no person is known, it is about records."""
+        claim = claim if data.names_people else claim.narrowed(NO_PERSON)
+        return assuming(replace(claim, caveats=both(claim.caveats, self.caveats)), REQUESTS_APART, needed=self.sees_raw)
 
     def _check_enough(self, data: Dataset) -> None:
         """Refuse a share that is too small for the table before anyone is drawn.

@@ -61,11 +61,11 @@ class Released:
         before = sum(person in people for person in self.gone.values())
         return before + sum(name in self.kept for name in records.ids.tolist())
 
-    def stays(self, records: Dataset) -> bool:
-        """Tell whether someone whom these records belong to keeps others that were released."""
+    def others(self, records: Dataset) -> int:
+        """Count the other records, kept and released, of the people whom these records belong to."""
         people = {_digest(self.key, person) for person in np.unique(records.subjects).tolist()}
         these = records.id_set
-        return any(person in people and name not in these for name, person in self.kept.items())
+        return sum(person in people and name not in these for name, person in self.kept.items())
 
 
 def _digest(key: bytes, name: str) -> str:

@@ -14,7 +14,7 @@ from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecor
 from eupg.forget.lottery import Lottery
 from eupg.forget.released import Released
 from eupg.learn.learner import Model
-from eupg.protect.claim import REQUESTS_APART, assuming
+from eupg.protect.claim import REQUESTS_APART, assuming, others_kept
 from eupg.protect.guarantee import Exact, Guarantee
 from eupg.rng import Randomness
 
@@ -55,9 +55,9 @@ class Trained:
     def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
 
-        Pass all of the person's records: for a part of them less may hold. Those that were never in the release leave
-        nothing behind; each one that was counts for the group, and so do those of the same person that were forgotten
-        before.
+        Pass all of the person's records: for a part of them less may hold, and the claim says so. Those that were never
+        in the release leave nothing behind; each one that was counts for the group, and so do those of the same person
+        that were forgotten before.
         """
         if not isinstance(records, Dataset):
             raise ParameterError(f"expected the person's records, such as data.of_subjects(['7']), got {records!r}")
@@ -69,8 +69,8 @@ class Trained:
             )
         touched = self.released.count(records)
         if touched:
-            claim = self.claim.for_person(touched)
-            claim = claim.for_part() if self.released.stays(records) else claim
+            claim, others = self.claim.for_person(touched), self.released.others(records)
+            claim = claim.for_part().narrowed(others_kept(others)) if others else claim
         else:
             claim = Exact(caveats=self.claim.caveats)
         if self.lottery is not None and not self.lottery.drawn(records).any():

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from eupg.audit.duplicates import DuplicateReport
 from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Provenance
 from eupg.certify.body import Request as Asked
 from eupg.certify.claimed import Claimed
@@ -28,8 +29,10 @@ from eupg.manage.events import Entry
 from eupg.manage.forgetting import FEWEST_AUDITED
 from eupg.manage.request_states import Request, State
 from eupg.manage.workspace import Workspace
-from eupg.protect.guarantee import KAnonymous, guarantee_from_json
+from eupg.protect.claim import NO_PERSON
+from eupg.protect.guarantee import Guarantee, KAnonymous, guarantee_from_json
 
+_OTHERS_UNKNOWN = "Other records of the same person: no column names people, so that none are known here."
 _LIBRARIES = {
     "numpy": "numpy",
     "scipy": "scipy",
@@ -53,11 +56,13 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
         noted = [e for e in snapshot.entries(kinds=kinds) if e.body.get("change") == change]
         noted = [forget_entry(e, snapshot) if e.kind == "forget" else e for e in noted]
     claim = guarantee_from_json(done["claim"])
+    nameless = space.schema.subject is None and space.roll(current).nameless
+    told = claim.narrowed(NO_PERSON) if nameless else claim
     seeded = bool(claim.seeded or any(guarantee_from_json(r.claim).seeded for r in current.releases))
     head = space.ledger.head()
     return Body.of(
         issued=space.ledger.now().isoformat(timespec="microseconds"),
-        request=_asked(request, history, int(done["records"])),
+        request=_asked(request, history, done, nameless=nameless),
         method=Method(
             name=type(method).__name__,
             mechanism=repr(method.mechanism),
@@ -65,8 +70,8 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             parameters={"method": describe(method)},
             seeded=seeded,
         ),
-        claimed=Claimed.of(done["claim"], claim.sentence(), never_seen_raw=done["seen"] == 0, seeded=seeded),
-        measured=_measured(noted, done, current, linking=isinstance(claim, KAnonymous)),
+        claimed=Claimed.of(done["claim"], told.sentence(), never_seen_raw=done["seen"] == 0, seeded=seeded),
+        measured=_measured(noted, done, current, claim),
         deleted=[
             Deletion(what=str(e.body["what"]), digest=str(e.body["digest"]), at=e.at, event=e.number)
             for e in noted
@@ -75,7 +80,13 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
         provenance=_provenance(space, current, next(e.body for e in noted if e.kind == "forget")),
         ledger=LedgerHead(number=head.number, digest=head.digest),
         assumed=_assumed(claim.caveats, seen=int(done["seen"])),
-        not_covered=(*space.not_covered, *_still_held(space, current, request), *not_covered),
+        not_covered=(
+            # An earlier version's claim does not say so itself, and is certified as it was noted.
+            *((_OTHERS_UNKNOWN,) if told != claim else ()),
+            *space.not_covered,
+            *_still_held(space, current, request),
+            *not_covered,
+        ),
     )
 
 
@@ -85,17 +96,20 @@ def _assumed(caveats: Sequence[str], *, seen: int) -> list[str]:
     return [REQUESTS_APART] if seen and not said else []
 
 
-def _asked(request: Request, history: Mapping[str, Entry], records: int) -> Asked:
+def _asked(request: Request, history: Mapping[str, Entry], done: Mapping[str, Any], *, nameless: bool) -> Asked:
     return Asked(
         id=request.id,
-        unit=request.unit,  # type: ignore[arg-type]
+        # Where nothing tells whose the records are, a person's name is a record's.
+        unit="record" if nameless else request.unit,  # type: ignore[arg-type]
         digest=request.digest,
         received=request.received_at,
         accepted=history[f"request.{State.ACCEPTED}"].at,
         completed=history[f"request.{State.COMPLETED}"].at,
         due=request.due.isoformat(),
         identity_verified=request.verified,
-        records_erased=records,
+        records_erased=int(done["records"]),
+        people_known=not nameless,
+        together=done.get("together"),
     )
 
 
@@ -108,7 +122,7 @@ def _still_held(space: Workspace, current: Current, request: Request) -> list[st
     return found
 
 
-def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, linking: bool) -> list[Measurement]:
+def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, claim: Guarantee) -> list[Measurement]:
     found: list[Measurement] = []
     measures: dict[str, Any] = {}
     audits: list[Any] = []
@@ -124,38 +138,49 @@ def _measured(noted: list[Entry], done: Mapping[str, Any], current: Current, *, 
         elif body.get("about") == FORGOTTEN:
             # An audit of those who stay says nothing about the one who asked.
             audits.append(body)
-    if linking:
-        found += _linking(done, current)
-    if "duplicates" in measures:
-        found.append(Measurement.near_duplicates(measures["duplicates"]["report"], measures["duplicates"]["words"]))
-    else:
-        found.append(Measurement.missing(Kind.NEAR_DUPLICATES, "no record in training was erased, or none was left"))
+    if isinstance(claim, KAnonymous):
+        found += _linking(done, current, claim)
+    found.append(_twins(done, measures))
     if not audits:
-        why = f"a figure about fewer than {FEWEST_AUDITED} people forgotten together would be about each of them"
-        found.append(Measurement.missing(Kind.MEMBERSHIP, why))
+        # Earlier versions did not note which of the two it was.
+        why = f"fewer than {FEWEST_AUDITED} people were forgotten together, or fewer than {FEWEST_AUDITED} held out"
+        found.append(Measurement.missing(Kind.MEMBERSHIP, str(measures.get("no_audit", why))))
     return found + [Measurement.audit(a["report"], a["words"]) for a in audits]
 
 
+def _twins(done: Mapping[str, Any], measures: Mapping[str, Any]) -> Measurement:
+    """Count the twins of this request's own records; an earlier version noted those of the whole batch."""
+    own = done.get("duplicates")
+    if own is not None:
+        return Measurement.near_duplicates(own, DuplicateReport.from_json(own).sentence())
+    batch = measures.get("duplicates")
+    if batch is not None and "together" not in done and done["held_out"] < done["records"]:
+        alone = batch["report"]["forgotten"] == done["records"] - done["held_out"]
+        return Measurement.near_duplicates(batch["report"], batch["words"], batch=not alone)
+    why = "no record in training was erased for this request, or none was left to compare with"
+    return Measurement.missing(Kind.NEAR_DUPLICATES, why)
+
+
 def _exposure(forget: Mapping[str, Any], exposed: int, seen: int) -> Measurement:
-    """Say whether a model had seen the records, and how long forgetting took."""
-    took = f"{forget['elapsed_ms']:g} ms"
+    """Say whether a model had seen the records, and how long the run of forgetting took."""
+    took = f"the whole run took {forget['elapsed_ms']:g} ms"
     if seen and not (exposed and forget["trained"]):
         result = "seen raw by an earlier model, which another request had replaced before"
         words = f"An earlier model had been fitted on {seen} of the records; another request had replaced it before."
     elif exposed and forget["served"] == forget["base"]:
         result = f"seen raw, so the base model is served instead; {took}"
-        words = f"The model in use had been fitted on {exposed} of the records; the base model replaced it in {took}."
+        words = f"The model in use had been fitted on {exposed} of the records; the base model replaced it; {took}."
     elif exposed:
         result = f"seen raw, so the base model was fine-tuned again; {took}"
-        words = f"The model in use had been fitted on {exposed} of the records; it was replaced within {took}."
+        words = f"The model in use had been fitted on {exposed} of the records; it was replaced; {took}."
     else:
         result = f"never seen raw, nothing to undo; {took}"
-        words = f"The model in use was never fitted on the records, so what is claimed held before; erased in {took}."
+        words = f"The model in use was never fitted on the records, so what is claimed held before; {took}."
     numbers = {"records_seen_raw": seen, "elapsed_ms": forget["elapsed_ms"], "trained": forget["trained"]}
     return Measurement.of(Kind.EXPOSURE, result, words, numbers)
 
 
-def _linking(done: Mapping[str, Any], current: Current) -> list[Measurement]:
+def _linking(done: Mapping[str, Any], current: Current, claim: KAnonymous) -> list[Measurement]:
     counted = done.get("effective_k")
     if counted is None:
         raise WorkspaceDamaged("the ledger has no effective k for this request, though its records were released")
@@ -164,6 +189,9 @@ def _linking(done: Mapping[str, Any], current: Current) -> list[Measurement]:
     return [
         Measurement.effective_k(*figures, k=k, sentence=words),
         Measurement.constant_columns(dict(current.releases[-1].constant)),
+        Measurement.missing(Kind.SHARED_VALUES, "an earlier version made the release")
+        if claim.shared is None
+        else Measurement.shared_values(dict(claim.shared)),
     ]
 
 

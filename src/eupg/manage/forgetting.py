@@ -9,18 +9,20 @@ from functools import reduce
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.audit.duplicates import near_duplicates
+from eupg.audit.duplicates import DuplicateReport, near_duplicates
 from eupg.audit.loss import LossAttack
 from eupg.audit.membership import audit
 from eupg.data.dataset import Dataset
+from eupg.data.schema import Schema
 from eupg.errors import WorkspaceDamaged
 from eupg.learn.learner import Model
 from eupg.manage.current import Answered, Current, Release
 from eupg.manage.events import Json
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Standing
-from eupg.protect.claim import REQUESTS_APART, assuming, both
+from eupg.protect.claim import NO_PERSON, REQUESTS_APART, assuming, both, others_kept
 from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, Unit, guarantee_from_json
+from eupg.protect.kanonymity import EffectiveK
 
 # Fewer held-out people than this say nothing about chance.
 _ENOUGH_HELD_OUT = 20
@@ -75,17 +77,19 @@ class Erasure:
         return chosen
 
     def answers(
-        self, current: Current, caveats: tuple[str, ...], of_method: tuple[str, ...] = ()
+        self, current: Current, schema: Schema, twins: DuplicateReport | None, *, of_method: tuple[str, ...] = ()
     ) -> tuple[Answered, ...]:
-        """Say for each request what is claimed and what was counted.
+        """Say for each request what is claimed, and what was counted about its own records.
 
-        ``caveats`` are those of the schema, for records that were never released; ``of_method`` narrows every claim.
+        ``of_method`` are caveats that narrow every claim.
         """
-        standing = self.roll.standing(self.gone)
+        standing, run = self.roll.standing(self.gone), _Run.of(self.roll, self.gone, twins)
+        # The base model's claim says so too, unless an earlier version made it.
+        nameless = schema.subject is None and self.roll.nameless
         found = []
         for name, rows in self.rows.items():
-            details = self._details(rows, standing, current.releases, caveats, of_method)
-            found.append(Answered(name, details))
+            details = self._details(rows, standing, current.releases, schema.caveats, of_method, nameless=nameless)
+            found.append(Answered(name, details | run.about(rows)))
         return tuple(found)
 
     def _details(
@@ -95,9 +99,16 @@ class Erasure:
         releases: Sequence[Release],
         caveats: tuple[str, ...],
         of_method: tuple[str, ...],
+        *,
+        nameless: bool,
     ) -> dict[str, Json]:
         behind = [standing.left_behind(rows, i) for i in range(len(releases))]
         claim = claim_after([len(b) for b in behind], releases, caveats, stays=standing.stays(rows))
+        others = 0 if nameless else standing.others(rows)
+        if others:
+            claim = claim.narrowed(others_kept(others))
+        if nameless:
+            claim = claim.narrowed(NO_PERSON)
         # Whom no model ever saw, no model can have shown.
         shown = bool(self.roll.seen[standing.of_the_same(rows)].any())
         claim = assuming(replace(claim, caveats=both(claim.caveats, of_method)), REQUESTS_APART, needed=shown)
@@ -112,8 +123,63 @@ class Erasure:
             found = standing.hides_among(behind[i], i) if release.k is not None else None
             if found is not None:
                 # There is one such release: after a second nothing would be claimed, so none is made.
-                details["effective_k"] = asdict(found) | {"k": release.k, "words": str(found)}
+                details["effective_k"] = asdict(found) | {"k": release.k, "words": _hidden(found)}
         return details
+
+
+@dataclass(frozen=True, eq=False)
+class _Run:
+    """What one run of forgetting knows about all of its requests together, to tell each about its own.
+
+    Parameters
+    ----------
+    roll
+        The roll before.
+    gone
+        The rows that go.
+    twins
+        What was found about those of them that were in training; None where nothing was compared.
+    place
+        Where a row stands among those.
+    people, seen_raw
+        How many people the rows belong to, and how many of these the model that is replaced was fitted on.
+    """
+
+    roll: Roll
+    gone: NDArray[np.bool_]
+    twins: DuplicateReport | None
+    place: NDArray[np.intp]
+    people: int
+    seen_raw: int
+
+    @classmethod
+    def of(cls, roll: Roll, gone: NDArray[np.bool_], twins: DuplicateReport | None) -> _Run:
+        place = np.cumsum(gone & ~roll.held_out) - 1
+        return cls(roll, gone, twins, place, roll.count_people(gone), roll.count_people(gone & roll.exposed))
+
+    def about(self, rows: NDArray[np.intp]) -> dict[str, Json]:
+        """Return what is noted about some rows: their own twins, and how many people were forgotten with them."""
+        rows = rows[self.gone[rows]]
+        if not len(rows):
+            # Another request had taken them along.
+            return {}
+        # Whoever compares the models before and after sees the difference of all whom the earlier one had seen.
+        noted: dict[str, Json] = {"together": self.seen_raw if self.roll.exposed[rows].any() else self.people}
+        mine = rows[~self.roll.held_out[rows]]
+        if self.twins is not None and len(mine):
+            noted["duplicates"] = self.twins.of(self.place[mine]).to_json()
+        return noted
+
+
+def _hidden(found: EffectiveK) -> str:
+    """Say among how many people the erased records of one person, or one record, hide."""
+    if found.alone == 1:
+        return str(found)
+    return (
+        "against someone who knows all retained records, each of these erased records hides among the "
+        f"forgotten people of its group: {found.median:g} (median; minimum {found.minimum}), and "
+        f"{found.alone:.0%} of the records stand alone"
+    )
 
 
 def claim_after(
@@ -139,13 +205,23 @@ def enough_to_audit(forgotten: Dataset) -> bool:
     return len(np.unique(forgotten.subjects)) >= FEWEST_AUDITED
 
 
-def measured(after: Model, base: Model, forgotten: Dataset, retained: Dataset, held: Dataset) -> dict[str, Json]:
-    """Measure what can be measured at once, while the forgotten records are still in memory: twins, and one attack."""
+def twins_of(forgotten: Dataset, retained: Dataset) -> DuplicateReport | None:
+    """Look for twins while the forgotten records are still in memory; None where there is nothing to compare."""
+    return near_duplicates(forgotten, retained) if len(forgotten) and len(retained) else None
+
+
+def measured(
+    after: Model, base: Model, forgotten: Dataset, held: Dataset, twins: DuplicateReport | None
+) -> dict[str, Json]:
+    """Measure about the whole run what can be measured at once: twins, and one attack, or why there was none."""
     found: dict[str, Json] = {}
-    if len(forgotten) and len(retained):
-        twins = near_duplicates(forgotten, retained)
+    if twins is not None:
         found["duplicates"] = {"report": twins.to_json(), "words": twins.sentence()}
-    if enough_to_audit(forgotten) and len(held) >= _ENOUGH_HELD_OUT:
+    if not enough_to_audit(forgotten):
+        found["no_audit"] = f"a figure about fewer than {FEWEST_AUDITED} people would be about each of them"
+    elif len(held) < _ENOUGH_HELD_OUT:
+        found["no_audit"] = f"the attack needs at least {_ENOUGH_HELD_OUT} held-out records, and there are {len(held)}"
+    else:
         held = held.select(np.arange(len(held)) % -(-len(held) // _MANY_HELD_OUT) == 0)
         report = audit(
             after,

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-import numpy as np
-
 from eupg.errors import LockHeld, RequestRefused
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.lock import WorkspaceLock
@@ -38,7 +36,7 @@ def accept(space: Workspace, requests: Sequence[Request]) -> list[Request]:
     with space.ledger.transaction():
         roll = space.roll(space.current())
         # Where no column names people, each record counts as one, and who asks by a person's name would seem unknown.
-        nameless = space.schema.subject is None and roll.count_people(np.ones_like(roll.gone)) == len(roll.gone)
+        nameless = space.schema.subject is None and roll.nameless
         known: list[Request] = []
         unknown: list[Request] = []
         for request, rows in roll.asked_for(waiting):

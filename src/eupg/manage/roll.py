@@ -194,6 +194,11 @@ class Roll:
         found = self._people.rows([d.hex() for d in _digests(key, b"eupg person", names)])
         return [len(rows) > 0 and bool(self.gone[rows].all()) for rows in found]
 
+    @property
+    def nameless(self) -> bool:
+        """Whether no person has two records: so it is where nothing tells whose the records are."""
+        return len(self._people.digests) == len(self._records.digests)
+
     def count_people(self, rows: Rows) -> int:
         """Count the people whom these rows belong to."""
         return len(np.unique(self._people.number[rows]))
@@ -233,7 +238,7 @@ class Roll:
         behind = released & gone
         person = self._people.number
         mates = np.stack([_mates(groups, person, gone) for groups, gone in zip(self.groups, behind, strict=True)])
-        return Standing(self._people, behind, released & ~gone, mates)
+        return Standing(self._people, behind, released & ~gone, ~gone, mates)
 
     def is_index_of(self, data: Dataset, held_out: Dataset, key: bytes) -> bool:
         """Tell whether this is the roll of exactly these records, in training and held out, under this key."""
@@ -292,6 +297,8 @@ class Standing:
         Whether the record is gone and was in the release: it is all that stays behind of it.
     kept
         Whether the record is kept and was in the release.
+    here
+        Whether the record is kept, released or not.
     mates
         How many forgotten people the record's group holds, its own among them.
     """
@@ -299,6 +306,7 @@ class Standing:
     people: Index
     behind: NDArray[np.bool_]
     kept: NDArray[np.bool_]
+    here: Rows
     mates: NDArray[np.int64]
 
     def left_behind(self, rows: Numbers, release: int) -> Numbers:
@@ -312,6 +320,10 @@ class Standing:
     def stays(self, rows: Numbers) -> bool:
         """Tell whether someone whom these rows belong to keeps other records that were released."""
         return bool(self.kept[:, self.of_the_same(rows)].any())
+
+    def others(self, rows: Numbers) -> int:
+        """Count the records that are kept of the people whom these rows belong to."""
+        return int(self.here[self.of_the_same(rows)].sum())
 
     def of_the_same(self, rows: Numbers) -> Numbers:
         """Return all rows, gone or not, of the people whom these rows belong to."""

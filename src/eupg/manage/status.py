@@ -12,6 +12,7 @@ from eupg.errors import LockHeld
 from eupg.manage.lock import Owner, WorkspaceLock, read_owner
 from eupg.manage.request_index import Status
 from eupg.manage.workspace import Workspace
+from eupg.protect.claim import NO_PERSON
 from eupg.protect.guarantee import guarantee_from_json
 
 
@@ -73,6 +74,9 @@ def status_of(space: Workspace) -> WorkspaceStatus:
         deployed = snapshot.last("deploy")
     requests = space.book.status()
     waiting = space.book.open_requests(at_most=_SHOWN)
+    claim = guarantee_from_json(current.releases[-1].claim)
+    if space.schema.subject is None and roll.nameless:
+        claim = claim.narrowed(NO_PERSON)
     return WorkspaceStatus(
         served=current.served,
         since=deployed.at if deployed is not None else "",
@@ -81,7 +85,7 @@ def status_of(space: Workspace) -> WorkspaceStatus:
         people=roll.count_people(roll.training),
         held_out=int((roll.held_out & ~roll.gone).sum()),
         exposed=roll.count_people(roll.exposed & roll.training),
-        claim=guarantee_from_json(current.releases[-1].claim).sentence(),
+        claim=claim.sentence(),
         requests=requests,
         waiting=tuple({"request": r.id, "state": str(r.state), "due": r.due.isoformat()} for r in waiting),
         running=running(space),

@@ -24,7 +24,7 @@ from eupg.manage.current import Release
 from eupg.manage.store import Digest
 from eupg.protect import release
 from eupg.protect.guarantee import KAnonymous, NoGuarantee
-from eupg.protect.kanonymity import Groups, constant_share
+from eupg.protect.kanonymity import Groups, constant_share, with_shared
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 from eupg.watch import Watch
@@ -65,6 +65,8 @@ def make_base(method: EUPG, data: Dataset, rng: Randomness, watch: Watch) -> Bas
         lambda: method.learner.fit(made, effort=method.pretrain, rng=rng.stage("pretrain").generator()),
     )
     claim = method.claim(made.guarantee, data)
+    if isinstance(claim, KAnonymous) and claim.shared is None and groups is not None:
+        claim = with_shared(claim, data, groups)
     about = Release(
         digest=digest.hexdigest(),
         claim=claim.to_json(),

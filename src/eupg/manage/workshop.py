@@ -23,7 +23,7 @@ from eupg.manage.atomic import remove_files, storage_error
 from eupg.manage.current import Current, Event, digest_of_all
 from eupg.manage.description import describe
 from eupg.manage.events import Json
-from eupg.manage.forgetting import Erasure, claim_after, measured
+from eupg.manage.forgetting import Erasure, claim_after, measured, twins_of
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Rows
 from eupg.manage.store import Digest
@@ -220,14 +220,15 @@ class Workshop:
             changes["records"] = rewritten.manifest
         if held_going.any():
             changes["held_out"] = files.without(current.held_out, ids=held.select(held_going).ids).manifest
-        found = measured(model or self.load(current.served), base, forgotten, retained, apart)
+        twins = twins_of(forgotten, retained)
+        found = measured(model or self.load(current.served), base, forgotten, apart, twins)
         changes["roll"] = self._note(roll.without(erasure.gone).exposing(chosen, drawn=drawn))
         about["served"] = str(changes.get("served", current.served))
         about["retained_digest"] = digest_of_all(changes.get("records", current.records))
         about["elapsed_ms"] = round(1000 * (time.perf_counter() - started), 1)
         new = current.followed_by(
             (Event("forget", about), *events, Event("measure", found)),
-            erasure.answers(current, data.schema.caveats, self.method.caveats),
+            erasure.answers(current, data.schema, twins, of_method=self.method.caveats),
             **changes,
         )
         self.space.switch(new)

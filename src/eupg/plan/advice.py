@@ -68,6 +68,7 @@ def advise(frontier: Frontier, *, tolerance: float = 0.3, requests_a_month: floa
         f"{yearly[1]}."
     )
     words += [*_against(frontier, chosen), *_incomplete(frontier)]
+    words.append(f"What would be claimed for whoever is forgotten: {chosen.claim.sentence()}")
     return Advice(chosen, bool(good), " ".join(words))
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -285,17 +285,17 @@ def _guarantee(
     """Make one base model and fine-tune it at each exposure."""
     data = source.train
 
-    def make() -> Model:
+    def make() -> tuple[Model, Guarantee]:
         release = mechanism.protect(data, rng.stage("protect"))
-        return recipe.learner.fit(release, effort=recipe.pretrain, rng=_stream(rng))
+        return recipe.learner.fit(release, effort=recipe.pretrain, rng=_stream(rng)), release.guarantee
 
     base = _Once(partial(_timed, partial(watch, f"{name}: base model", make)))
-    claimed = _Once(partial(mechanism.guarantee, data.schema))
 
     def exposed(step: str, exposure: float) -> Point:
         _check_enough(data, exposure, rng)
-        claim = claimed()
-        model, made_s = base()
+        (model, claim), made_s = base()
+        # The plan is seeded; what is trained by its advice is not.
+        claim = replace(claim, seeded=False)
         method = EUPG(mechanism, recipe.learner, 1, recipe.finetune, exposure=exposure, finetuner=recipe.finetuner)
         trained, seconds = _timed(partial(watch, step, partial(method.resume, model, claim, data, rng)))
         free = 1 - exposure if trained.ids else 1.0

@@ -16,6 +16,11 @@ REQUESTS_APART = (
     "carry what that model showed into the newest one"
 )
 G = TypeVar("G", bound="Guarantee")
+# What every claim says where a table does not tell which records belong to one person.
+NO_PERSON = (
+    "the claim is record-level: no column names the person, so that each record counts as a person of its own, and "
+    "other records of the same person are not known here"
+)
 
 
 class Unit(StrEnum):
@@ -69,6 +74,11 @@ class Guarantee(ABC):
         """Return the claim for records of a person who stays: who keeps others that were released with them."""
         return self
 
+    def narrowed(self, caveat: str) -> Self:
+        """Return the same claim with one more sentence that narrows it; a sentence it has already is not repeated."""
+        # It comes first, where it is read: lists of what was read from the data can be long.
+        return replace(self, caveats=both((caveat,), self.caveats))
+
     @abstractmethod
     def compose(self, other: Guarantee) -> Guarantee:
         """Return what holds when both releases of the same records are seen together."""
@@ -92,10 +102,15 @@ class Guarantee(ABC):
         parts = [self._core()]
         if self.leaves_open:
             parts.append(f"Not covered, kept as it is: {', '.join(self.leaves_open)}.")
+        parts += self._measured()
         parts += [f"{c[0].upper()}{c[1:]}." for c in self.caveats]
         if self.seeded:
             parts.append("Reproducible run, not private: whoever knows the seed can undo the protection.")
         return " ".join(parts)
+
+    def _measured(self) -> list[str]:
+        """Say what was measured when the release was made and bears on the claim; nothing for most notions."""
+        return []
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :func:`eupg.protect.guarantee.guarantee_from_json` reads back."""
@@ -114,6 +129,28 @@ def assuming(claim: G, sentence: str, *, needed: bool) -> G:
     """Return the claim with this sentence among its caveats where it is needed, and without it where it is not."""
     others = tuple(c for c in claim.caveats if c != sentence)
     return replace(claim, caveats=(*others, sentence) if needed else others)
+
+
+def others_kept(records: int) -> str:
+    """Return the caveat of a claim about records of a person of whom so many others are kept."""
+    others = "1 other record" if records == 1 else f"{records} other records"
+    are = "is" if records == 1 else "are"
+    return f"the claim is record-level: it is about the forgotten records, while {others} of the same person {are} kept"
+
+
+def percent(share: float) -> str:
+    """Write a share in whole percent, without turning a few into none or most into all.
+
+    Examples
+    --------
+    >>> percent(0.45), percent(0.0), percent(0.001), percent(0.999), percent(1.0)
+    ('45 %', '0 %', 'under 1 %', 'over 99 %', '100 %')
+    """
+    if 0 < share < 0.005:
+        return "under 1 %"
+    if 0.995 < share < 1:
+        return "over 99 %"
+    return f"{100 * share:.0f} %"
 
 
 def attributes(names: tuple[str, ...]) -> str:

@@ -8,11 +8,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from eupg.errors import ParameterError
-from eupg.protect.claim import Guarantee, Neighbours, Unit, attributes, both, check_budget, check_records, grow
+from eupg.protect.claim import (
+    Guarantee,
+    Neighbours,
+    Unit,
+    attributes,
+    both,
+    check_budget,
+    check_records,
+    grow,
+    percent,
+)
 
 __all__ = [
     "CertifiedUnlearning",
@@ -80,6 +90,17 @@ class NoGuarantee(Guarantee):
 class KAnonymous(Guarantee):
     """Probabilistic k-anonymity: a record is linked to its released row with probability at most ``records``/``k``.
 
+    Parameters
+    ----------
+    k
+        Smallest group.
+    records
+        How many records of one person the claim speaks of.
+    shared
+        For each attribute that is left open, the share of all released records whose group has one value of it only:
+        whoever learns the group of such a record learns the value. Measured when the release is made, None before. It
+        is a figure of the whole release and no part of the claim, so that it does not count when claims are compared.
+
     Examples
     --------
     >>> KAnonymous(k=30).for_person(3).bound
@@ -90,6 +111,7 @@ class KAnonymous(Guarantee):
     withstands_subtraction: ClassVar[bool] = False
     k: int
     records: int = 1
+    shared: tuple[tuple[str, float], ...] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
@@ -119,6 +141,21 @@ class KAnonymous(Guarantee):
             why="a k-anonymous release can be intersected with another release of the same records; no bound is known",
             seeded=self.seeded or other.seeded,
         )
+
+    def _measured(self) -> list[str]:
+        if not self.shared:
+            return []
+        values = ", ".join(f"{name} {percent(share)}" for name, share in self.shared)
+        return [
+            "Measured on the whole release, the share of records whose group has one value only, which whoever learns "
+            f"the group learns too: {values}."
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values; what was not measured is left out."""
+        plain = super().to_json()
+        del plain["shared"]
+        return plain if self.shared is None else plain | {"shared": dict(self.shared)}
 
     def _core(self) -> str:
         whose = "a forgotten record" if self.records == 1 else f"any of a forgotten person's {self.records} records"
@@ -288,5 +325,7 @@ def guarantee_from_json(values: Mapping[str, Any]) -> Guarantee:
     for name, enum in (("unit", Unit), ("neighbours", Neighbours)):
         if name in data:
             data[name] = enum(data[name])
+    if isinstance(data.get("shared"), Mapping):
+        data["shared"] = list(data["shared"].items())
     arguments: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in data.items()}
     return kind(**arguments)

@@ -7,7 +7,9 @@ columns. Confidential attributes and the label stay where they are.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +69,7 @@ class ProbabilisticKAnonymity:
         """Return the release, and the group of each record in it."""
         claim = self.guarantee(data.schema)
         groups = self.groups(data)
+        claim = with_shared(claim, data, groups)
         X = data.X.copy()
         for j in _permuted(data.schema):
             X[:, j] = X[rng.stage(f"attribute {j}").permutation_within(groups), j]
@@ -112,18 +115,55 @@ def constant_share(data: Dataset, groups: Groups) -> dict[str, float]:
 
     Of pictures, the share of groups that hold one and the same picture.
     """
-    order = np.argsort(groups, kind="stable")
-    starts = np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
+    order, starts = _in_order(groups)
     if data.schema.picture is not None:
         pixels = data.X[order]
         one = (np.maximum.reduceat(pixels, starts) == np.minimum.reduceat(pixels, starts)).all(axis=1)
         return {data.schema.picture.name: float(one.mean())}
     shares = {}
     for j in _permuted(data.schema):
-        column = np.nan_to_num(data.X[order, j], nan=-np.inf)
-        same = np.maximum.reduceat(column, starts) == np.minimum.reduceat(column, starts)
-        shares[data.schema.features[j].name] = float(same.mean())
+        shares[data.schema.features[j].name] = float(_one_value(data.X[order, j], starts).mean())
     return shares
+
+
+def with_shared(claim: KAnonymous, data: Dataset, groups: Groups) -> KAnonymous:
+    """Return the claim with what was measured about the attributes it leaves open."""
+    return replace(claim, shared=tuple(shared_values(data, groups, claim.leaves_open).items()))
+
+
+def shared_values(data: Dataset, groups: Groups, names: Iterable[str]) -> dict[str, float]:
+    """Return, per attribute, the share of records whose group has one value of it only.
+
+    Whoever learns the group of such a record, by its quasi-identifiers for instance, learns the value, whatever k is.
+
+    Parameters
+    ----------
+    data, groups
+        The records, and the group of each.
+    names
+        Attributes that are released as they are: the label, or features that are not permuted.
+    """
+    order, starts = _in_order(groups)
+    sizes = np.diff(np.append(starts, len(groups)))
+    features = {attribute.name: j for j, attribute in enumerate(data.schema.features)}
+    shares = {}
+    for name in names:
+        column = data.y if name == data.schema.label.name else data.X[:, features[name]]
+        # A figure of all groups together, from which nobody's own follows; more digits would tell no more.
+        shares[name] = round(float(sizes[_one_value(column[order], starts)].sum() / len(groups)), 4)
+    return shares
+
+
+def _in_order(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the rows sorted by group, and where each group begins."""
+    order = np.argsort(groups, kind="stable")
+    return order, np.flatnonzero(np.r_[True, np.diff(groups[order]) != 0])
+
+
+def _one_value(column: NDArray[Any], starts: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """Tell for each group whether a column, sorted by group, has one value in it; missing ones are equal."""
+    values = np.nan_to_num(column.astype(np.float64), nan=-np.inf)
+    return np.asarray(np.maximum.reduceat(values, starts) == np.minimum.reduceat(values, starts))
 
 
 def _permuted(schema: Schema) -> list[int]:

@@ -18,7 +18,7 @@ from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.protect.guarantee import KAnonymous
-from eupg.protect.kanonymity import Groups
+from eupg.protect.kanonymity import Groups, with_shared
 from eupg.protect.public_features import EfficientNetLite0, Features, PublicFeatures, describe, principal
 from eupg.protect.release import Release
 from eupg.protect.wide_mdav import check_device, wide_mdav
@@ -123,6 +123,7 @@ class PixelPermutation:
         claim, picture = self.guarantee(data.schema), data.schema.picture
         assert picture is not None
         groups = self.groups(data)
+        claim = with_shared(claim, data, groups)
         moved: Any = permute_blocks(picture.images(data.X), groups, self.block, rng.stage("blocks"))
         return Release.shuffled(data, moved.reshape(len(data), -1), data.y, claim, rng), groups
 
