@@ -185,3 +185,12 @@ def test_impossible_margins_and_people_are_refused():
         report(scores, members, attack=LossAttack(), margin=50)
     with pytest.raises(DataError, match="whose each of 2400 records is"):
         report(scores, members, attack=LossAttack(), people=people[:5])
+
+
+def test_large_samples_decide_and_still_do_not_contradict_each_other():
+    """Pairs of models that remember a little alike: without a margin one is called exposed and its twin is not."""
+    pairs = [[models_alike(2 * i + j, exposure=0.03, records=4000, tilt=0.02) for j in (0, 1)] for i in range(12)]
+    assert any(old_rule(one) != old_rule(other) for one, other in pairs)
+    outcomes = [{one.outcome, other.outcome} for one, other in pairs]
+    assert sum(Outcome.NOT_EXPOSED in both for both in outcomes) >= 6
+    assert not any({Outcome.EXPOSED, Outcome.NOT_EXPOSED} <= both for both in outcomes)
