@@ -1,8 +1,9 @@
 """The documentation, run: README examples print what the README says, and its names and links exist."""
 
-import contextlib
-import io
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -13,15 +14,38 @@ ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
-def test_readme_example_prints_what_the_readme_shows(tmp_path):
+# A notebook's cells run in a ``__main__`` that has no file.
+NOTEBOOK = """
+import sys
+main = sys.modules["__main__"]
+code = compile(open(sys.argv[1], encoding="utf-8").read(), "<cell>", "exec")
+del main.__file__
+exec(code, vars(main))
+"""
+
+
+@pytest.mark.parametrize("way", ["script", "standard input", "notebook"])
+def test_readme_example_prints_what_the_readme_shows(tmp_path, way):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     pairs = re.findall(r"```python\n(.*?)```\s*```text\n(.*?)```", text, re.S)
     assert pairs
     for code, expected in pairs:
-        shown = io.StringIO()
-        with contextlib.redirect_stdout(shown), contextlib.chdir(tmp_path):
-            exec(compile(code, "README.md", "exec"), {})
-        assert shown.getvalue() == expected
+        script, cells = tmp_path / "snippet.py", tmp_path / "cells.py"
+        script.write_text(code, encoding="utf-8")
+        cells.write_text(NOTEBOOK, encoding="utf-8")
+        command = {"script": [script.name], "standard input": [], "notebook": [cells.name, script.name]}[way]
+        run = subprocess.run(
+            [sys.executable, *command],
+            input=code if way == "standard input" else "",
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(Path(eupg.__file__).parents[1])},
+            check=False,
+        )
+        assert (run.stdout, run.stderr) == (expected, "")
+        assert {path.name for path in tmp_path.iterdir()} == {"snippet.py", "cells.py", "workspace"}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

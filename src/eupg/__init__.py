@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from eupg.audit.references import ReferenceStore
     from eupg.audit.report import AuditReport
     from eupg.audit.rmia import RMIA
+    from eupg.audit.versions import VersionsReport, compare_versions
     from eupg.certify.certificate import Certificate
     from eupg.certify.verify import verify
     from eupg.data import sources
@@ -83,6 +84,7 @@ _HOMES = {
     "eupg.audit.references": ("ReferenceStore",),
     "eupg.audit.report": ("AuditReport",),
     "eupg.audit.rmia": ("RMIA",),
+    "eupg.audit.versions": ("VersionsReport", "compare_versions"),
     "eupg.data.attribute": (
         "Attribute",
         "Categorical",
@@ -166,6 +168,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Certificate",
     "CertifiedSP",
     "CertifiedUnlearning",
+    "compare_versions",
     "Dataset",
     "DifferentiallyPrivate",
     "DPSGDBase",
@@ -230,6 +233,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Unlearner",
     "Unprotected",
     "verify",
+    "VersionsReport",
     "XGBoostLearner",
 ]
 

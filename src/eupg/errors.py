@@ -28,6 +28,7 @@
     ├── ChangeUnsettled  (RuntimeError)       the change took effect, but what follows from it is not done yet
     ├── WorkspaceDamaged (ValueError)         a workspace's own files contradict each other or its ledger
     ├── WorkspaceState   (RuntimeError)       the step needs another one first, or was done already
+    ├── WorkerLost       (RuntimeError)       a process that trained models ended before it was done
     ├── MeasurementFailed (RuntimeError)      a process that measured for a benchmark ended before it was done
     └── SourceUnavailable (FileNotFoundError) a data set is neither here nor to be fetched
 
@@ -145,6 +146,10 @@ class WorkspaceDamaged(EupgError, ValueError):
 
 class WorkspaceState(EupgError, RuntimeError):
     """The step needs another one first, or was done already."""
+
+
+class WorkerLost(EupgError, RuntimeError):
+    """A process that trained models beside this one ended before it was done."""
 
 
 class MeasurementFailed(EupgError, RuntimeError):

@@ -118,6 +118,25 @@ def test_earlier_models_are_always_said_to_be_uncovered():
         dataclasses.replace(body, not_covered=("Nothing else.",))
 
 
+def test_what_comparing_two_versions_tells_is_said_first_and_is_not_cut_off():
+    body = sample.body()
+    assert body.not_covered[0] == EARLIER_MODELS
+    assert "someone erased alone is often recognised (AUC 91" in EARLIER_MODELS[:160]
+    certificate = sample.certificate()
+    assert "someone erased alone is often recognised (AUC 91" in page(certificate)
+    assert "someone erased alone is often" in " ".join(str(certificate).split())
+
+
+def test_certificate_with_the_earlier_words_about_earlier_models_is_still_valid(tmp_path):
+    words = "Earlier versions of the model: whoever kept one can compare. Only the newest is covered."
+    body = sample.body()
+    old = dataclasses.replace(body, not_covered=(words, *body.not_covered[1:]))
+    sign(old, sample.key()).save(tmp_path / "certificate.json")
+    certificate = Certificate.load(tmp_path / "certificate.json")
+    verify(certificate, key=sample.key().public)
+    assert certificate.body.not_covered[0] == words
+
+
 @pytest.mark.parametrize("kind", [Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS, Kind.NEAR_DUPLICATES])
 def test_gap_in_the_measurements_has_to_be_named(kind):
     rest = [m for m in sample.measures(sample.LINKING) if m.kind is not kind]

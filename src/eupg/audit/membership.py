@@ -17,6 +17,7 @@ from eupg.audit.references import Recipe, References, ReferenceStore, Step, comp
 from eupg.audit.report import AuditReport
 from eupg.audit.rmia import RMIA
 from eupg.audit.signals import Kind, Mask
+from eupg.audit.verdict import MARGIN
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
 from eupg.learn.learner import Learner, Model
@@ -37,6 +38,7 @@ def audit(
     baseline: Model | None = None,
     baseline_name: str = "retraining",
     name: str = "the audited model",
+    margin: float = MARGIN,
     seed: int = 0,
     jobs: int | None = None,
     store: ReferenceStore | None = None,
@@ -71,6 +73,9 @@ def audit(
         What that model is called in the report.
     name
         What the model is called in the report.
+    margin
+        How many points of AUC matter for the verdict, "exposed", "not exposed" or "inconclusive": see
+        :attr:`eupg.audit.report.AuditReport.outcome`.
     seed, jobs, store, step
         As in :func:`eupg.audit.references.train_references`.
     """
@@ -111,6 +116,8 @@ def audit(
         baseline=None if baseline is None else predictions(baseline, scored, queries),
         baseline_name=baseline_name,
         name=name,
+        people=scored.subjects,
+        margin=margin,
     )
 
 

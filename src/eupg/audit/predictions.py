@@ -6,15 +6,18 @@ Serves :func:`eupg.audit.membership.audit`, and whoever trains and keeps models 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeGuard
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eupg.audit.attack import Attack
+from eupg.audit.repeats import Measured, Repeats, numbered, repeats_of_audit
 from eupg.audit.report import AuditReport, report
 from eupg.audit.rmia import RMIA, tune_a
 from eupg.audit.signals import Floats, Kind, Mask, Signals, check_balanced, check_members, measure
+from eupg.audit.verdict import MARGIN
 from eupg.errors import DataError, ParameterError
 
 Labels = NDArray[np.int64]
@@ -54,6 +57,8 @@ def audit_predictions(
     baseline: ArrayLike | None = None,
     baseline_name: str = "retraining",
     name: str = "the audited model",
+    people: NDArray[Any] | None = None,
+    margin: float = MARGIN,
 ) -> AuditReport:
     """Ask how well members are told from non-members by what models said of them.
 
@@ -84,6 +89,10 @@ def audit_predictions(
         The probabilities, as ``target``, of a model that surely does not remember the members, and its name.
     name
         What the model is called in the report.
+    people
+        Whose each record is; by default each is a person's only one.
+    margin
+        How many points of AUC matter for the verdict.
 
     Examples
     --------
@@ -109,11 +118,13 @@ def audit_predictions(
         check_balanced(saw, mask)
         if needs_tuning(attack):
             attack = replace(attack, a=tune_a(_tuning(each, saw, tuning, kind)))
-    beside = None
-    if baseline is not None:
-        its = measure_queries(baseline, y, kind=kind)
-        beside = _report(attack, _signals(its, each, saw, mask, kind), mask, baseline_name, None, signal)
-    return _report(attack, _signals(own, each, saw, mask, kind), mask, name, beside, signal)
+    its = None if baseline is None else measure_queries(baseline, y, kind=kind)
+    measured = Measured(own, its, each, saw, mask, kind)
+    who = numbered(people, len(own))
+    repeats = repeats_of_audit(attack, measured, who)
+    score = partial(_scored, attack, measured, signal=signal, people=who, margin=margin)
+    beside = None if its is None else score(its, baseline_name, repeats.of_baseline())
+    return score(own, name, repeats, baseline=beside)
 
 
 def needs_tuning(attack: Attack) -> TypeGuard[RMIA]:
@@ -166,17 +177,30 @@ def _tuning(each: Floats, inside: Mask, apart: Tuning | None, kind: Kind) -> Sig
     return Signals(each[0, rows], each[:, rows], inside[:, rows], kind=kind)
 
 
-def _signals(target: Floats, each: Floats, inside: Mask, mask: Mask, kind: Kind) -> Signals:
-    if not len(each):
-        return Signals.without_references(target, kind=kind)
-    others = Signals(target[~mask], each[:, ~mask], inside[:, ~mask], kind=kind)
-    return Signals(target, each, inside, population=others, kind=kind)
-
-
-def _report(
-    attack: Attack, signals: Signals, mask: Mask, name: str, baseline: AuditReport | None, signal: Kind | None
+def _scored(
+    attack: Attack,
+    measured: Measured,
+    target: Floats,
+    name: str,
+    repeats: Repeats,
+    *,
+    signal: Kind | None,
+    people: NDArray[np.int64],
+    margin: float,
+    baseline: AuditReport | None = None,
 ) -> AuditReport:
-    found = report(attack.score(signals), mask, attack=attack, model=name, baseline=baseline)
-    queries = signals.target.shape[1]
+    """Score one model's signals and report on it."""
+    rows, models = np.arange(len(target)), np.arange(len(measured.references))
+    made = report(
+        measured.scores(attack, target, rows, models),
+        measured.members,
+        attack=attack,
+        model=name,
+        baseline=baseline,
+        margin=margin,
+        people=people,
+        repeats=repeats,
+    )
+    queries = target.shape[1]
     more = ({} if signal is None else {"signal": str(signal)}) | ({} if queries == 1 else {"queries": queries})
-    return replace(found, parameters={**found.parameters, **more}) if more else found
+    return replace(made, parameters={**made.parameters, **more}) if more else made

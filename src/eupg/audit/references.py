@@ -211,7 +211,7 @@ def _trained(plan: _Plan, tasks: list[int], jobs: int) -> Iterator[tuple[int, Pr
     parts = (recipe, getattr(recipe, "learner", None), getattr(recipe, "mechanism", None))
     # On a GPU one process after another trains: they would share its memory and run no faster.
     jobs = 1 if any(getattr(part, "in_process", False) for part in parts) else jobs
-    yield from side_by_side(_one, (plan,), tasks, jobs=jobs, parts=parts)
+    yield from side_by_side(_one, (plan,), tasks, jobs=jobs)
 
 
 def _one(plan: _Plan, i: int) -> Probabilities:

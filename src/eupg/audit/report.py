@@ -13,10 +13,12 @@ from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
 from eupg.audit import verdict
 from eupg.audit.attack import Attack
+from eupg.audit.repeats import TAILS, People, Repeat, Repeats, numbered, one_record_each, repeats_of_scores
 from eupg.audit.roc import (
     auc_interval,
     chance_of_hits,
@@ -30,16 +32,17 @@ from eupg.audit.roc import (
     tpr_at_fpr,
 )
 from eupg.audit.signals import Floats, Mask
-from eupg.errors import DataError
+from eupg.audit.verdict import MARGIN, Outcome
+from eupg.errors import DataError, ParameterError
 
 __all__ = ["AuditReport", "Comparison", "Tail", "delong", "delong_difference", "report", "roc_curve", "tpr_at_fpr"]
-
-_TAILS = (0.01, 0.001)
 
 
 @dataclass(frozen=True)
 class Tail:
     """How many members are found when next to no non-member may be accused; all but ``chance`` in percent.
+
+    Where people have several records, one of each person on either side counts, drawn at random.
 
     Parameters
     ----------
@@ -84,7 +87,8 @@ class AuditReport:
     """What an attack could tell about who was in the training data, in numbers and in words.
 
     Made by :func:`report`. ``scores`` and ``mask`` (the members among them) stay with the object, for a plot or a
-    paired comparison, and are never written out.
+    paired comparison, and are never written out. Reports that were written before ``margin`` and what follows it was
+    noted are read with the defaults.
 
     Examples
     --------
@@ -111,6 +115,13 @@ class AuditReport:
     tails: tuple[Tail, ...]
     baseline: AuditReport | None = None
     comparison: Comparison | None = None
+    margin: float = MARGIN
+    repeats: tuple[Repeat, ...] = ()
+    member_people: int | None = None
+    nonmember_people: int | None = None
+    references: int | None = None
+    reference_error: float | None = None
+    model_error: float | None = None
     scores: Floats | None = field(default=None, compare=False, repr=False)
     mask: Mask | None = field(default=None, compare=False, repr=False)
 
@@ -125,13 +136,18 @@ class AuditReport:
         return self.from_chance / self.null_error
 
     @property
-    def exposed(self) -> bool:
-        """Whether the attack told members apart, on either side of 50, or found too many at a low false-positive rate.
+    def outcome(self) -> Outcome:
+        """Whether the model is exposed, is not, or cannot be told to be either; the rule is in the module ``verdict``.
 
-        With a baseline it must also differ from the baseline. If nothing is to be found this happens by mistake in a
-        share 1 − level of audits by the AUC, and in at most 0.2 % more by the low rates.
+        Each of the two verdicts is wrong in at most a share 1 − level of audits, and in at most 0.2 % more by the low
+        false-positive rates.
         """
-        return verdict.exposed(self)
+        return verdict.outcome(self)
+
+    @property
+    def exposed(self) -> bool:
+        """Whether the outcome is that members can be told apart, and better than in the baseline's model."""
+        return self.outcome is Outcome.EXPOSED
 
     def verdict(self) -> str:
         """Say in words what was found."""
@@ -149,6 +165,7 @@ class AuditReport:
             "tails": [asdict(t) for t in self.tails],
             "baseline": self.baseline.to_json() if self.baseline else None,
             "comparison": asdict(self.comparison) if self.comparison else None,
+            "repeats": [asdict(r) for r in self.repeats],
         }
 
     @classmethod
@@ -159,6 +176,7 @@ class AuditReport:
                 "tails": tuple(Tail(**t) for t in values["tails"]),
                 "baseline": cls.from_json(values["baseline"]) if values["baseline"] else None,
                 "comparison": Comparison(**values["comparison"]) if values["comparison"] else None,
+                "repeats": tuple(Repeat(**r) for r in values.get("repeats", ())),
             }
             return cls(**(dict(values) | nested))
         except (KeyError, TypeError) as error:
@@ -173,6 +191,9 @@ def report(
     model: str = "the audited model",
     baseline: AuditReport | None = None,
     level: float = 0.95,
+    margin: float = MARGIN,
+    people: NDArray[Any] | None = None,
+    repeats: Repeats | None = None,
 ) -> AuditReport:
     """Turn an attack's scores into a report.
 
@@ -190,29 +211,76 @@ def report(
         The report of the same attack on a model that does not remember the records.
     level
         The confidence level of every interval.
+    margin
+        How many points of AUC matter: see :attr:`AuditReport.outcome`.
+    people
+        Whose each record is: records of one person are not independent. By default each is a person's only one.
+    repeats
+        What repeating the audit with other reference models showed; by default it is repeated with other people alone.
     """
     check_level(level)
+    if not 0 <= margin < 50:
+        raise ParameterError(f"margin must be points of AUC, from 0 to less than 50, got {margin!r}")
     scores, mask = check_scores(scores, members)
-    m, n = int(mask.sum()), int((~mask).sum())
-    area, variance = delong(scores, mask)
+    who = numbered(people, len(scores))
+    if repeats is None:
+        beside = _paired_scores(baseline, mask)
+        repeats = (
+            repeats_of_scores(scores, beside, mask, who) if baseline is None or beside is not None else Repeats(())
+        )
+    m, n = len(np.unique(who[mask])), len(np.unique(who[~mask]))
+    area, variance = delong(scores, mask, who)
+    variance = _with_references(variance, repeats.auc_variance)
     low, high = auc_interval(area, variance, m, n, level=level)
     alone = AuditReport(
         model=model,
         attack=type(attack).__name__,
         parameters=_parameters(attack),
-        members=m,
-        nonmembers=n,
+        members=int(mask.sum()),
+        nonmembers=int((~mask).sum()),
         level=level,
         auc=100 * area,
         low=100 * low,
         high=100 * high,
         standard_error=100 * math.sqrt(variance) if 0 < variance < math.inf else None,
         null_error=100 * null_error(m, n),
-        tails=tuple(_tail(scores, mask, fpr, level) for fpr in _TAILS),
+        tails=_tails(scores, mask, who, level),
+        margin=margin,
+        repeats=repeats.each,
+        member_people=m,
+        nonmember_people=n,
+        references=repeats.references,
+        reference_error=_points(repeats.auc_variance),
+        model_error=_points(repeats.model_variance),
         scores=scores,
         mask=mask,
     )
-    return alone if baseline is None else replace(alone, baseline=baseline, comparison=_compare(alone, baseline))
+    if baseline is None:
+        return alone
+    return replace(alone, baseline=baseline, comparison=_compare(alone, baseline, who, repeats))
+
+
+def _paired_scores(baseline: AuditReport | None, mask: Mask) -> Floats | None:
+    """Return the baseline's scores where they are known and of the same records."""
+    if baseline is None or baseline.mask is None or not np.array_equal(baseline.mask, mask):
+        return None
+    return baseline.scores
+
+
+def _with_references(variance: float, more: float | None) -> float:
+    """Add what the choice of reference models contributes, where the variance says anything at all."""
+    return variance + (more or 0.0) if 0 < variance < math.inf else variance
+
+
+def _points(variance: float | None) -> float | None:
+    return None if variance is None else 100 * math.sqrt(variance)
+
+
+def _tails(scores: Floats, mask: Mask, people: People, level: float) -> tuple[Tail, ...]:
+    if len(np.unique(people)) < len(people):
+        rows = one_record_each(people, mask, np.random.default_rng(0))
+        scores, mask = scores[rows], mask[rows]
+    return tuple(_tail(scores, mask, fpr, level) for fpr in TAILS)
 
 
 def _tail(scores: Floats, mask: Mask, fpr: float, level: float) -> Tail:
@@ -230,8 +298,12 @@ def _tail(scores: Floats, mask: Mask, fpr: float, level: float) -> Tail:
     )
 
 
-def _compare(one: AuditReport, other: AuditReport) -> Comparison:
-    """Compare two AUCs; records in common are recognised by equal masks, and then taken to be in the same order."""
+def _compare(one: AuditReport, other: AuditReport, people: People, repeats: Repeats) -> Comparison:
+    """Compare two AUCs; records in common are recognised by equal masks, and then taken to be in the same order.
+
+    The variance is what the choice of people gives or, if that is more, what training two models anew would give; and
+    what the choice of reference models adds.
+    """
     if one.attack != other.attack:
         raise DataError(f"a baseline must come from the same attack: expected {one.attack}, got {other.attack}")
     difference, paired = one.auc - other.auc, False
@@ -242,10 +314,11 @@ def _compare(one: AuditReport, other: AuditReport) -> Comparison:
     if paired and one.scores is not None and other.scores is not None and one.mask is not None:
         if np.array_equal(rankdata(one.scores), rankdata(other.scores)):
             return Comparison(0.0, 0.0, 0.0, True)
-        variance = 100**2 * delong_difference(one.scores, other.scores, one.mask)[1]
+        variance = 100**2 * delong_difference(one.scores, other.scores, one.mask, people)[1]
     if not 0 < variance < math.inf:
         # Where a variance says nothing, the two intervals together still bound the difference.
         return Comparison(difference, one.low - other.high, one.high - other.low, paired)
+    variance = max(variance, 2 * 100**2 * (repeats.model_variance or 0.0)) + 100**2 * (repeats.gap_variance or 0.0)
     reach = float(norm.isf((1 - one.level) / 2)) * math.sqrt(variance)
     return Comparison(difference, difference - reach, difference + reach, paired)
 

@@ -47,25 +47,52 @@ def auc(scores: Floats, members: Mask) -> float:
     return float((rankdata(scores)[members].sum() - m * (m + 1) / 2) / (m * n))
 
 
-def delong(scores: Floats, members: Mask) -> tuple[float, float]:
+def delong(scores: Floats, members: Mask, people: NDArray[np.int64] | None = None) -> tuple[float, float]:
     """Return the area under the curve and its variance.
 
-    The variance is infinite where a side has one record only: its spread cannot be seen. It is zero where all members,
+    The variance is infinite where a side has one person only: its spread cannot be seen. It is zero where all members,
     and all non-members, compare alike (perfect separation, all tied); :func:`auc_interval` knows what to do then.
+
+    Parameters
+    ----------
+    scores, members
+        One number per record, and whether it is a member's.
+    people
+        A number for the person of each record. Records of one person are not independent, and their deviations are
+        added up before they are squared (Obuchowski 1997). By default each record is a person of its own.
     """
-    over, under = _placements(*check_scores(scores, members))
-    return float(over.mean()), _spread(over) / len(over) + _spread(under) / len(under)
+    scores, members = check_scores(scores, members)
+    over, under = placements(scores, members)
+    return float(over.mean()), _variance(over, under, members, people)
 
 
-def delong_difference(scores_a: Floats, scores_b: Floats, members: Mask) -> tuple[float, float]:
+def delong_difference(
+    scores_a: Floats, scores_b: Floats, members: Mask, people: NDArray[np.int64] | None = None
+) -> tuple[float, float]:
     """Return the difference of two areas, a − b, and its variance, where both score the same records in one order."""
     scores_a, members = check_scores(scores_a, members)
     scores_b, members = check_scores(scores_b, members)
-    over_a, under_a = _placements(scores_a, members)
-    over_b, under_b = _placements(scores_b, members)
+    over_a, under_a = placements(scores_a, members)
+    over_b, under_b = placements(scores_b, members)
     # The variance of a difference of means of pairs holds the covariance already.
-    over, under = over_a - over_b, under_a - under_b
-    return float(over_a.mean() - over_b.mean()), _spread(over) / len(over) + _spread(under) / len(under)
+    variance = _variance(over_a - over_b, under_a - under_b, members, people)
+    return float(over_a.mean() - over_b.mean()), variance
+
+
+def _variance(over: Floats, under: Floats, members: Mask, people: NDArray[np.int64] | None) -> float:
+    """Return the variance of the mean of placements, whose deviations go together within a person."""
+    if people is None or len(np.unique(people)) == len(people):
+        return _spread(over) / len(over) + _spread(under) / len(under)
+    sides = [(over, people[members]), (under, people[~members])]
+    size = int(people.max()) + 1
+    sums = [np.bincount(who, (v - v.mean()) / len(v), minlength=size) for v, who in sides]
+    counts = [len(np.unique(who)) for _, who in sides]
+    if min(counts) < 2:
+        return math.inf
+    everybody = len(np.unique(people))
+    own = sum(n / (n - 1) * float((s**2).sum()) for s, n in zip(sums, counts, strict=True))
+    variance = own + 2 * everybody / (everybody - 1) * float((sums[0] * sums[1]).sum())
+    return variance if variance > 1e-20 else 0.0
 
 
 def auc_interval(area: float, variance: float, members: int, nonmembers: int, *, level: float) -> Interval:
@@ -160,7 +187,7 @@ def _counts(scores: Floats, members: Mask) -> tuple[NDArray[np.int64], NDArray[n
     return np.concatenate([[0], last + 1 - hits]), np.concatenate([[0], hits])
 
 
-def _placements(scores: Floats, members: Mask) -> tuple[Floats, Floats]:
+def placements(scores: Floats, members: Mask) -> tuple[Floats, Floats]:
     """Return each member's share of non-members below it, and each non-member's share of members above it."""
     ranks, m, n = rankdata(scores), int(members.sum()), int((~members).sum())
     over = (ranks[members] - rankdata(scores[members])) / n

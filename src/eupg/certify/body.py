@@ -14,7 +14,7 @@ from typing import Any
 from eupg.certify.claimed import SEEDED, Claimed, LinkingClaim, PrivateClaim, Unit
 from eupg.certify.measured import Kind, Measurement
 from eupg.certify.parts import Day, Digest, KeyedDigest, Moment, Part, RequestId, Text
-from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, assumptions
+from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, assumptions, says_earlier_models
 from eupg.errors import CertificateRefused, ParameterError
 
 FORMAT = "eupg-certificate-2"
@@ -179,7 +179,7 @@ class Body(Part):
         self._check_format()
         self._check_files()
         self._check_measures()
-        if EARLIER_MODELS not in self.not_covered:
+        if not says_earlier_models(self.not_covered):
             raise CertificateRefused(f"not_covered has to say: {EARLIER_MODELS!r}; build the body with Body.of")
         if self.seeded and not (SEEDED in self.assumed and SEEDED in self.claimed.sentence):
             raise CertificateRefused(

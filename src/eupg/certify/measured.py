@@ -25,8 +25,7 @@ class Kind(StrEnum):
 
 
 _DOES_NOT_SHOW = {
-    Kind.MEMBERSHIP: "A stronger attack may find more, and one record be more exposed than the average. Records of one "
-    "person are counted as if independent, which makes the interval too narrow.",
+    Kind.MEMBERSHIP: "A stronger attack may find more, and one record be more exposed than the average.",
     Kind.LINKAGE: "A bound that was not broken by this attack is not proved by it.",
     Kind.EFFECTIVE_K: "Whether anyone does know all retained records.",
     Kind.CONSTANT_COLUMNS: "What the values that groups share give away about the people in them.",

@@ -212,9 +212,7 @@ class SISA:
         shared = (self.learner, plan, work, memory.folder.path, rng)
         checkpoints, models = list(memory.checkpoints), list(memory.models)
         try:
-            for shard, written in side_by_side(
-                train_shard, shared, list(work), jobs=self._jobs(data), parts=(self, self.learner)
-            ):
+            for shard, written in side_by_side(train_shard, shared, list(work), jobs=self._jobs(data)):
                 checkpoints[shard] = (*checkpoints[shard][: work[shard].begin], *written)
                 models[shard] = self.learner.load(memory.folder.path / written[-1]) if written[-1] else None
             stale = (name for shard in work for name in memory.checkpoints[shard][work[shard].begin :])

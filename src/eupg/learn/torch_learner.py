@@ -6,7 +6,6 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import torch
@@ -65,8 +64,6 @@ class TorchLearner:
         Whether to fuse the network's kernels with ``torch.compile``, for pictures on a GPU: pays in long trainings.
     """
 
-    # What PyTorch itself imports at the first optimiser step; a server of processes loads it once for all.
-    preload: ClassVar[tuple[str, ...]] = ("torch._dynamo",)
     network: NetworkFactory = field(default_factory=MLP)
     learning_rate: float = 1e-2
     batch_size: int = 256
