@@ -19,7 +19,7 @@ from eupg.cli.names import (
     read_records,
     recipe,
 )
-from eupg.cli.workspace import add_command, opened, show
+from eupg.cli.workspace import add_command, counted, opened, show
 from eupg.data.dataset import Dataset, read_table
 from eupg.data.picture import require_table
 from eupg.errors import DataError, ParameterError, StorageError
@@ -89,7 +89,10 @@ def _train(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console, method, rng=rng, ledger=options.ledger) as manager:
         manager.train(data, hold_out=options.hold_out, not_covered=looked)
         status = manager.status()
-    words = [f"Trained on {status.records:,} records of {status.people:,} people; {status.held_out:,} are held out."]
+    words = [
+        f"Trained on {counted(status.records, 'record')} of {counted(status.people, 'person', 'people')}; "
+        f"{counted(status.held_out, 'record')} held out."
+    ]
     words += ["For a record that is forgotten:", status.claim]
     if options.schema is None:
         words.append(
@@ -127,7 +130,7 @@ def _add(options: argparse.Namespace, console: Console) -> int:
         data = Dataset.read(options.data, manager.space.schema, ids=options.identifier)
         manager.add(data)
         status = manager.status()
-    show(options, console, f"{len(data):,} records added; forgetting them will be exact.", status.to_json())
+    show(options, console, f"{counted(len(data), 'record')} added; forgetting them will be exact.", status.to_json())
     return 0
 
 
@@ -135,7 +138,9 @@ def _renew(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
         manager.renew()
         status = manager.status()
-    words = f"Release {status.releases} made of {status.records:,} records; for those in several, claims add up."
+    words = (
+        f"Release {status.releases} made of {counted(status.records, 'record')}; for those in several, claims add up."
+    )
     show(options, console, words, status.to_json())
     return 0
 
@@ -161,7 +166,12 @@ def _predict(options: argparse.Namespace, console: Console) -> int:
             frame.to_parquet(options.out)
     except OSError as error:
         raise StorageError(f"the predictions could not be written ({error}): name another file") from error
-    show(options, console, f"{len(frame):,} predictions: {options.out}", {"rows": len(frame), "out": str(options.out)})
+    show(
+        options,
+        console,
+        f"{counted(len(frame), 'prediction')}: {options.out}",
+        {"rows": len(frame), "out": str(options.out)},
+    )
     return 0
 
 
