@@ -126,13 +126,13 @@ class TestUnknownPeople:
         def late(file):
             if not asked:
                 with closing(Manager(manager.space.folder, rng=RNG)) as other:
-                    asked.append(other.request_erasure(subject=person(2, "birch")))
+                    asked.append(other.request_erasure(subject="nobody"))
             real(file)
 
         monkeypatch.setattr(lock, "_release", late)
         manager.add(NEWCOMERS)
-        found = manager.space.book.get(asked[0].id)
-        assert found.state is State.ACCEPTED
+        assert asked[0].state is State.RECEIVED
+        assert manager.space.book.get(asked[0].id).state is State.REJECTED
 
     def test_who_asks_during_an_export_is_decided_when_it_is_done(self, manager, monkeypatch, tmp_path):
         real, asked = export.check_workspace, []
