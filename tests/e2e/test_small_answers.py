@@ -3,13 +3,17 @@
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
+import eupg as eupg_package
 from commands import TRAIN, eupg, words
 from eupg.certify.certificate import Certificate, sign
 from eupg.certify.keys import SigningKey
@@ -56,6 +60,19 @@ class TestVerify:
         assert done.returncode == 1
         assert "not a certificate" in words(done)
 
+    @pytest.mark.parametrize(
+        "name", ["keys/digest.key", "keys/signing.key", "ledger.db", "workspace.toml", "current.json"]
+    )
+    def test_of_a_workspace_that_lost_a_file_is_a_clear_no(self, folder, tmp_path, name):
+        shutil.copytree(folder / "ws", tmp_path / "ws")
+        (tmp_path / "ws" / name).unlink()
+        done = eupg("verify", "--workspace", "ws", "--json", cwd=tmp_path)
+        assert done.returncode == 1
+        answer = json.loads(done.stdout)
+        assert answer["verified"] is False
+        assert name in answer["why"]
+        assert "restore" in answer["why"]
+
 
 class TestDecide:
     def test_accepting_a_stranger_ends_in_no(self, folder):
@@ -94,6 +111,10 @@ def test_one_record_is_not_one_records(folder):
     done = eupg("forget", "--workspace", "ws", cwd=folder)
     assert "1 request, 1 record erased" in words(done)
     assert "1 records" not in words(done)
+    one = pd.read_csv(folder / "people.csv", dtype=str).head(1).assign(record="new", who="new")
+    one.to_csv(folder / "one.csv", index=False)
+    added = eupg("add", "--workspace", "ws", "--data", "one.csv", cwd=folder)
+    assert "1 record added" in words(added)
 
 
 def test_deeply_nested_message_is_refused_in_words(folder, monkeypatch):
@@ -107,7 +128,9 @@ def test_interrupted_command_prints_no_traceback(folder):
     """Ctrl-C while a command waits for its message."""
     command = [sys.executable, "-m", "eupg.cli", "webhook", "--workspace", "ws"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    process = subprocess.Popen(command, cwd=folder, text=True, start_new_session=True, **pipes)
+    # The code under test, also where its path was given relative to another folder.
+    environment = os.environ | {"PYTHONPATH": str(Path(eupg_package.__file__).parents[1])}
+    process = subprocess.Popen(command, cwd=folder, env=environment, text=True, start_new_session=True, **pipes)
     # It has begun to wait once it sleeps in the kernel; a signal before that would interrupt an import.
     until = time.monotonic() + 60
     while time.monotonic() < until and not _waits_for_input(process.pid):

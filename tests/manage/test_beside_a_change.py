@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from eupg import EUPG, LocalDP, Manager, SklearnLearner
-from eupg.errors import DataError
+from eupg.errors import DataError, LockHeld
+from eupg.manage import checking, export, lock
 from eupg.manage.request_states import State, Step
 from managed import NEWCOMERS, RECORDS, RNG, person, trained
 
@@ -104,6 +106,47 @@ class TestUnknownPeople:
         assert manager.space.book.get(request.id).state is State.REJECTED
         assert manager.space.book.get(pending.id).state is State.RECEIVED
 
+    def test_who_asks_during_a_change_that_fails_is_decided_all_the_same(self, manager):
+        asked = []
+
+        def fails(step, work):
+            with closing(Manager(manager.space.folder, rng=RNG)) as other:
+                asked.append(other.request_erasure(subject="nobody"))
+            raise DataError("these records cannot be trained on")
+
+        with closing(Manager(manager.space.folder, rng=RNG, watch=fails)) as changing, pytest.raises(DataError):
+            changing.add(NEWCOMERS)
+        assert asked[0].state is State.RECEIVED
+        assert manager.space.book.get(asked[0].id).state is State.REJECTED
+
+    def test_who_asks_just_before_the_lock_is_released_is_decided_all_the_same(self, manager, monkeypatch):
+        """Everything was decided, the lock is not free yet: the last moment in which a request is deferred."""
+        real, asked = lock._release, []
+
+        def late(file):
+            if not asked:
+                with closing(Manager(manager.space.folder, rng=RNG)) as other:
+                    asked.append(other.request_erasure(subject="nobody"))
+            real(file)
+
+        monkeypatch.setattr(lock, "_release", late)
+        manager.add(NEWCOMERS)
+        assert asked[0].state is State.RECEIVED
+        assert manager.space.book.get(asked[0].id).state is State.REJECTED
+
+    def test_who_asks_during_an_export_is_decided_when_it_is_done(self, manager, monkeypatch, tmp_path):
+        real, asked = export.check_workspace, []
+
+        def meanwhile(space):
+            with closing(Manager(manager.space.folder, rng=RNG)) as other:
+                asked.append(other.request_erasure(subject="nobody"))
+            real(space)
+
+        monkeypatch.setattr(export, "check_workspace", meanwhile)
+        export.export(manager.space, tmp_path / "out")
+        assert asked[0].state is State.RECEIVED
+        assert manager.space.book.get(asked[0].id).state is State.REJECTED
+
     def test_without_a_change_the_answer_is_immediate(self, manager):
         assert manager.request_erasure(subject="nobody").state is State.REJECTED
 
@@ -144,6 +187,25 @@ def test_checks_and_certificates_during_forgets_report_no_damage(manager):
     assert looks >= 2
 
 
+def test_change_that_begins_during_a_check_is_not_taken_for_damage(manager, monkeypatch):
+    """Files without an owner are looked for twice; between the two looks the next change may begin."""
+    path, real, looks = manager.space.folder / "lock", checking._strange, []
+
+    def look(space):
+        looks.append(True)
+        if len(looks) == 1:
+            return ["a file of the change before"]
+        try:
+            with lock.WorkspaceLock(path):
+                return ["a file of the next change"]
+        except LockHeld:
+            return real(space)
+
+    monkeypatch.setattr(checking, "_strange", look)
+    manager.verify()
+    assert len(looks) == 2
+
+
 class TestBatch:
     def test_request_cancelled_before_the_batch_begins_does_not_fail_the_others(self, manager, monkeypatch):
         asked = manager.request_many(subjects=[person(3), person(4)])
@@ -165,6 +227,18 @@ class TestBatch:
         assert asked[1].id in done.requests
         assert manager.space.book.get(asked[1].id).state is State.COMPLETED
         manager.verify()
+
+    def test_failure_that_another_recovery_noted_first_does_not_fail_the_others(self, manager):
+        """The lock file was gone for a moment, and a recovery let everybody wait again."""
+        asked = manager.request_many(subjects=[person(3), person(4)])
+        book = manager.space.book
+        book.advance_many(Step(r.id, State.PROCESSING) for r in asked)
+        book.advance(asked[0].id, State.FAILED, reason="interrupted before it was done")
+        manager._give_up({r.id: DataError("no model") for r in asked})
+        assert [book.get(r.id).reason for r in asked] == [
+            "interrupted before it was done",
+            "could not be done: DataError",
+        ]
 
     def test_last_of_a_class_fails_alone(self, tmp_path):
         """Logistic regression needs both classes: who is the last of one cannot be erased, everyone else can."""

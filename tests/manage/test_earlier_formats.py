@@ -1,12 +1,13 @@
 """Workspaces that earlier versions wrote: they open, go on, and their old requests can still be certified."""
 
+import os
 import zipfile
 from pathlib import Path
 
 import pytest
 
 from eupg import Manager
-from eupg.errors import StoreCorrupt
+from eupg.errors import StoreCorrupt, WorkspaceDamaged
 from eupg.manage.request_states import State
 from eupg.manage.roll import Roll
 from managed import LOOK, person
@@ -14,7 +15,7 @@ from managed import LOOK, person
 GOLDEN = Path(__file__).parents[1] / "golden" / "workspaces"
 
 
-@pytest.fixture(params=["before-exposure", "0.1.0"])
+@pytest.fixture(params=["first", "before-exposure", "first-exposure", "0.1.0"])
 def folder(request, tmp_path):
     with zipfile.ZipFile(GOLDEN / f"{request.param}.zip") as archive:
         archive.extractall(tmp_path)
@@ -55,6 +56,27 @@ def test_keys_are_noted_with_the_next_change_and_checked_from_then_on(folder):
     assert not list(manager.space.ledger.entries(kinds=["keys"]))
     manager.forget()
     assert len(list(manager.space.ledger.entries(kinds=["keys"]))) == 1
+    manager.close()
+
+
+def test_other_digest_key_turns_nobody_away_before_the_ledger_knows_the_keys(folder):
+    """No check value is noted yet: the records tell that the key is another one."""
+    (folder / "keys" / "digest.key").write_bytes(os.urandom(32))
+    manager = Manager(folder)
+    before = manager.space.ledger.head()
+    for step in (lambda: manager.request_erasure(subject=person(9)), manager.forget, manager.verify):
+        with pytest.raises(WorkspaceDamaged, match="the index of people does not fit"):
+            step()
+    assert manager.space.ledger.head() == before
+    manager.close()
+
+
+def test_pointer_of_a_newer_version_is_refused_with_advice_that_helps(folder):
+    path = folder / "current.json"
+    path.write_text(path.read_text().replace("eupg-current-1", "eupg-current-9"))
+    manager = Manager(folder)
+    with pytest.raises(WorkspaceDamaged, match=r"eupg-current-9.*update eupg"):
+        manager.status()
     manager.close()
 
 

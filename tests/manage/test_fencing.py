@@ -1,10 +1,12 @@
 """Two processes that both believe to hold the lock: one change happens, the other is told that it did not."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from eupg import Manager
-from eupg.errors import ChangeOvertaken, ChangeUnsettled, LedgerUnavailable, LockHeld
+from eupg import EUPG, LocalDP, Manager, SklearnLearner
+from eupg.errors import ChangeOvertaken, ChangeUnsettled, LedgerUnavailable, LockHeld, StorageError, StoreCorrupt
 from eupg.manage.ledger import Ledger
 from eupg.manage.lock import WorkspaceLock
 from eupg.manage.request_states import State
@@ -154,3 +156,145 @@ def test_time_in_the_ledger_never_runs_backwards(tmp_path):
         assert ledger.now() == times[0]
         times.append(datetime(2027, 3, 1, tzinfo=UTC))
         assert ledger.append("note", {}).at.startswith("2027-03-01")
+
+
+def test_file_that_was_removed_before_the_change_takes_effect_stops_it(manager, monkeypatch):
+    """A copy with ``rsync --delete`` takes away the new files, and leaves the lock where it is."""
+    request = manager.request_erasure(subject=person(3))
+    space, before = manager.space, manager.space.current()
+    real = type(space).switch
+
+    def robbed(self, new):
+        self.store.delete(new.served)
+        return real(self, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(space), "switch", robbed)
+        with pytest.raises(StoreCorrupt, match="this change did not happen"):
+            manager.forget()
+    assert space.current() == before
+    assert space.book.get(request.id).state is State.FAILED
+    manager.verify()
+    assert manager.forget().requests == (request.id,)
+    manager.verify(manager.certify(request.id))
+
+
+def test_of_two_first_trainings_the_stale_one_leaves_the_settings_alone(tmp_path):
+    """Settings are written before the pointer: they are fenced as well."""
+    folder = tmp_path / "workspace"
+    other = EUPG(LocalDP(epsilon=1.0), SklearnLearner(), pretrain=1, finetune=1)
+
+    def second() -> None:
+        (folder / "lock").unlink()
+        with trained(folder, other):
+            pass
+
+    with pytest.raises(ChangeOvertaken), trained(folder, watch=Meanwhile("protect", second)):
+        pass
+    again = Manager(folder)
+    assert (again.method.mechanism, again.method.pretrain) == (other.mechanism, other.pretrain)
+    again.recover()
+    again.verify()
+    assert again.predict(LOOK).shape == (30, 2)
+    again.close()
+
+
+def test_change_that_took_effect_says_so_when_the_database_fails_with_it(manager, monkeypatch):
+    """The pointer is replaced, then the transaction around it cannot be ended."""
+    from eupg.manage import workspace
+
+    request = manager.request_erasure(subject=person(3))
+    real = workspace.write_atomically
+
+    def fails_after(path, content):
+        real(path, content)
+        if path.name == "current.json":
+            raise LedgerUnavailable("the connection was lost: the ledger was not written")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workspace, "write_atomically", fails_after)
+        with pytest.raises(ChangeUnsettled, match=r"the change took effect.*run recover"):
+            manager.forget()
+    manager.recover()
+    assert manager.space.book.get(request.id).state is State.COMPLETED
+    manager.verify()
+
+
+PAUSED = """
+import sys
+sys.path.insert(0, sys.argv[2])
+from eupg import Manager
+from managed import RNG
+
+def pause(step, work):
+    if step == "forget":
+        print("inside", flush=True)
+        sys.stdin.readline()
+    return work()
+
+manager = Manager(sys.argv[1], rng=RNG, watch=pause)
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    print("success", manager.forget().records, flush=True)
+except Exception as error:
+    print(type(error).__name__, flush=True)
+"""
+
+
+class TestProcesses:
+    """The same with real processes, over both databases."""
+
+    @pytest.fixture
+    def forgetting(self, tmp_path, places, url):
+        """A workspace, and a process that stands in the middle of a forget."""
+        with trained(tmp_path / "w", ledger=url) as manager:
+            request = manager.request_erasure(subject=person(3))
+            process = places.start(PAUSED, manager.space.folder, Path(__file__).parents[1])
+            assert process.stdout.readline() == "ready\n"
+            process.stdin.write("go\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == "inside\n"
+            (manager.space.folder / "lock").unlink()
+            yield manager, request.id, process
+            process.kill()
+            process.communicate()
+
+    def test_stale_one_reports_no_success_and_changes_nothing(self, forgetting):
+        manager, request, process = forgetting
+        assert manager.forget().requests == (request,)
+        paper = manager.certify(request)
+        manager.add(NEWCOMERS)
+        after = (manager.space.folder / "current.json").read_bytes()
+        out, _ = process.communicate("go\n", timeout=60)
+        assert out == "ChangeOvertaken\n"
+        assert (manager.space.folder / "current.json").read_bytes() == after
+        manager.recover()
+        manager.verify(paper)
+        assert person(3) not in manager.space.read(manager.space.current())[0].subjects.tolist()
+
+    def test_killed_one_holds_up_nobody(self, forgetting):
+        manager, request, process = forgetting
+        process.kill()
+        process.wait()
+        assert manager.forget().requests == (request,)
+        manager.verify(manager.certify(request))
+
+
+def test_stale_writer_is_told_so_whatever_it_stumbled_over(manager):
+    """The recovery of another process takes away half-written files: not the disk is to blame."""
+    folder = manager.space.folder
+    manager.request_erasure(subject=person(3))
+
+    def second() -> None:
+        (folder / "lock").unlink()
+        other = Manager(folder, rng=RNG)
+        other.recover()
+        other.close()
+        raise StorageError("cannot write …: the folder is not there")
+
+    first = Manager(folder, rng=RNG, watch=Meanwhile("forget", second))
+    with pytest.raises(ChangeOvertaken, match="this change did not happen"):
+        first.forget()
+    first.close()
+    manager.verify()

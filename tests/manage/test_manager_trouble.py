@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from eupg import Manager
-from eupg.errors import EupgError, StorageError
+from eupg.errors import ChangeUnsettled, EupgError, StorageError
 from eupg.manage import atomic
 from eupg.manage.request_states import State
 from managed import HELD_OUT, LOOK, METHOD, NEWCOMERS, RECORDS, RNG, person, trained
@@ -168,7 +168,7 @@ def test_pointer_that_is_written_but_not_forced_to_disk_counts(tmp_path, monkeyp
 
         with monkeypatch.context() as patch:
             patch.setattr(atomic, "sync_folder", refuse)
-            with pytest.raises(StorageError, match="cannot force"):
+            with pytest.raises(ChangeUnsettled, match=r"the change took effect.*cannot force"):
                 manager.forget()
         manager.recover()
         assert manager.space.book.get(request.id).state is State.COMPLETED

@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from eupg import EUPG, LocalDP, Manager, SklearnLearner
 from eupg.errors import KeyFileError, LedgerMissing, ModelFileError, WorkspaceDamaged
 from eupg.manage.request_states import State
+from eupg.manage.webhook import handle
 from managed import HELD_OUT, LOOK, METHOD, NEWCOMERS, RECORDS, RNG, person, trained
 
 
@@ -77,6 +78,20 @@ class TestKeys:
         with pytest.raises(WorkspaceDamaged, match="the index of people does not fit"):
             reopened.verify()
 
+    def test_none_is_made_where_only_the_ledger_knows_of_a_model(self, folder):
+        """A disk that was not mounted: pointer, store and records are not there, and neither is the key."""
+        (folder / "current.json").unlink()
+        for name in ("store", "records", "keys"):
+            shutil.rmtree(folder / name)
+        again = Manager(folder, METHOD, rng=RNG)
+        for step in (lambda: again.space.key, lambda: again.space.signing):
+            with pytest.raises(KeyFileError, match="is missing"):
+                step()
+        with pytest.raises(WorkspaceDamaged):
+            again.train(RECORDS, hold_out=HELD_OUT)
+        assert not (folder / "keys").exists()
+        again.close()
+
     def test_no_secret_is_in_the_ledger(self, folder, reopened):
         key = (folder / "keys" / "digest.key").read_bytes()
         noted = json.dumps([dict(e.body) for e in reopened.space.ledger.entries(kinds=["keys"])])
@@ -99,6 +114,23 @@ class TestSettings:
             with pytest.raises(WorkspaceDamaged, match=r"workspace\.toml is not what the ledger noted"):
                 step()
         again.close()
+
+    def test_changed_or_lost_are_refused_by_every_look_and_request(self, folder, reopened):
+        def change(path):
+            path.write_text(path.read_text() + "\n# a note\n")
+
+        for spoil, words in ((change, "is not what the ledger noted"), (Path.unlink, "is missing")):
+            spoil(folder / "workspace.toml")
+            again = Manager(folder, rng=RNG)
+            # One that was open before finds it, too.
+            for manager in (again, reopened):
+                before = manager.space.book.open_requests() if "ledger" in manager.space.__dict__ else None
+                pending = lambda m=manager: m.request_erasure(subject=person(5), accept=False)  # noqa: E731
+                for step in (manager.status, pending, lambda m=manager: m.predict(LOOK), manager.verify):
+                    with pytest.raises(WorkspaceDamaged, match=words):
+                        step()
+                assert before is None or manager.space.book.open_requests() == before
+            again.close()
 
     def test_of_another_format_are_refused(self, folder):
         path = folder / "workspace.toml"
@@ -135,6 +167,28 @@ class TestLedger:
         with pytest.raises(WorkspaceDamaged, match="not what the ledger last noted"):
             again.request_erasure(subject=person(4))
         again.close()
+
+    def test_dropped_from_its_database_is_refused(self, tmp_path, places, url):
+        with trained(tmp_path / "w", ledger=url) as manager:
+            assert manager.request_erasure(subject=person(3)).state is State.ACCEPTED
+        tables = ("requests", "entries", "ledger", "schema_version")
+        places.sql(url, *(f"DROP TABLE {name}" for name in tables))
+        again = Manager(tmp_path / "w", rng=RNG)
+        for step in (lambda: again.request_erasure(subject=person(4)), again.status, again.forget):
+            with pytest.raises(LedgerMissing, match="holds no ledger"):
+                step()
+        again.close()
+
+
+class TestPointer:
+    def test_lost_is_damage_and_not_a_workspace_without_people(self, folder, reopened):
+        (folder / "current.json").unlink()
+        message = {"action": "erase", "identity": {"subject": person(4)}}
+        for step in (lambda: reopened.request_erasure(subject=person(4)), reopened.status, reopened.verify):
+            with pytest.raises(WorkspaceDamaged, match=r"current\.json is"):
+                step()
+        with pytest.raises(WorkspaceDamaged, match=r"current\.json is missing"):
+            handle(reopened, message)
 
 
 class TestForeignWorkspace:

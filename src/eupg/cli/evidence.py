@@ -87,8 +87,7 @@ def _verify(options: argparse.Namespace, console: Console) -> int:
                 )
             shown.append("unchanged since somebody signed it; who that was is not known")
         if options.workspace is not None:
-            with opened(options, console) as manager:
-                manager.verify(options.file)
+            _verify_workspace(options, console)
             whom = "each other" if options.file is None else "it"
             shown.append(f"ledger, requests, models and records of the workspace agree with {whom}")
     except (CertificateInvalid, LedgerCorrupt, StoreCorrupt, UnknownRequest, WorkspaceDamaged) as error:
@@ -96,6 +95,17 @@ def _verify(options: argparse.Namespace, console: Console) -> int:
         return 1
     show(options, console, f"Verified: {'; '.join(shown)}.", {"verified": True, "shown": shown})
     return 0
+
+
+def _verify_workspace(options: argparse.Namespace, console: Console) -> None:
+    """Check a workspace, and a certificate against it; one that lost a key or its ledger is not what it says."""
+    from eupg.errors import KeyFileError, LedgerMissing, WorkspaceDamaged
+
+    try:
+        with opened(options, console) as manager:
+            manager.verify(options.file)
+    except (KeyFileError, LedgerMissing) as error:
+        raise WorkspaceDamaged(str(error)) from error
 
 
 def _export(options: argparse.Namespace, console: Console) -> int:

@@ -52,5 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(f"[bold red]eupg:[/] {escape(chr(10).join(map(readable, message.split(chr(10)))))}")
         return 2
     except KeyboardInterrupt:
-        console.print("[bold red]eupg:[/] interrupted; a workspace is whole again after its next command")
+        console.print(
+            "[bold red]eupg:[/] interrupted; in a workspace, the next change or eupg recover completes or undoes what "
+            "was half done"
+        )
         return 130

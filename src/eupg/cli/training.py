@@ -95,8 +95,8 @@ def _train(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console, method, rng=rng, ledger=options.ledger) as manager:
         manager.train(table.data, hold_out=options.hold_out, not_covered=looked)
         status = manager.status()
-    whose = f" of {status.people:,} people" if status.names_people else ""
-    words = [f"Trained on {status.records:,} records{whose}; {status.held_out:,} are held out."]
+    whose = f" of {counted(status.people, 'person', 'people')}" if status.names_people else ""
+    words = [f"Trained on {counted(status.records, 'record')}{whose}; {counted(status.held_out, 'record')} held out."]
     if not status.names_people:
         words.append("No column names the person: each record counts by itself.")
         if table.data.ids.tolist() == [str(row) for row in range(len(table.data))]:
@@ -169,6 +169,8 @@ def _renew(options: argparse.Namespace, console: Console) -> int:
     with opened(options, console) as manager:
         manager.renew()
         status = manager.status()
-    words = f"Release {status.releases} made of {status.records:,} records; for those in several, claims add up."
+    words = (
+        f"Release {status.releases} made of {counted(status.records, 'record')}; for those in several, claims add up."
+    )
     show(options, console, words, status.to_json())
     return 0

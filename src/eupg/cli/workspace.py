@@ -52,7 +52,8 @@ def opened(
     from eupg.errors import WorkspaceState
     from eupg.manage.manager import Manager
 
-    if method is None and not (options.workspace / "workspace.toml").is_file():
+    # A workspace that lost its settings is one, and is told what it lost.
+    if method is None and not any((options.workspace / name).is_file() for name in ("workspace.toml", "current.json")):
         raise WorkspaceState(f"{options.workspace} is not a workspace: make one with eupg train")
     with steps(console, _STAGES) as watch:
         manager = Manager(options.workspace, method, rng=rng, ledger=ledger, watch=watch)

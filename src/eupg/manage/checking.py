@@ -8,10 +8,10 @@ from typing import Any
 from eupg.certify.canonical import canonical
 from eupg.certify.certificate import Certificate
 from eupg.certify.verify import check_ledger_head, verify
-from eupg.errors import CertificateInvalid, StoreCorrupt
+from eupg.errors import CertificateInvalid, LockHeld, StoreCorrupt
 from eupg.manage.ledger import Ledger
+from eupg.manage.lock import WorkspaceLock
 from eupg.manage.request_states import REISSUED, State
-from eupg.manage.status import running
 from eupg.manage.workspace import Workspace
 
 
@@ -29,10 +29,8 @@ def check_workspace(space: Workspace) -> None:
         _ = space.signing
         space.consistently(lambda: _check_files(space))
         space.consistently(space.check_people)
-        strange = space.consistently(lambda: _strange(space))
-        # While somebody changes the workspace, files that nothing points at yet are as they should be; and what was
-        # found on the way of a change that failed is gone at a second look.
-        if strange and running(space) is None and (strange := space.consistently(lambda: _strange(space))):
+        strange = space.consistently(lambda: _strange(space)) and _strange_at_rest(space)
+        if strange:
             raise StoreCorrupt(f"{len(strange)} files belong to nothing, first {strange[0]}: run recover")
 
 
@@ -45,6 +43,17 @@ def _check_files(space: Workspace) -> None:
 def _strange(space: Workspace) -> list[str]:
     current = space.current()
     return [*space.store.others(current.live_files), *space.records.files.others(current.live_records)]
+
+
+def _strange_at_rest(space: Workspace) -> list[str]:
+    """Look for files that nothing points at while no change is under way; a change writes such files before it ends."""
+    if space.holds_lock:
+        return _strange(space)
+    try:
+        with WorkspaceLock(space.folder / "lock", shared=True):
+            return _strange(space)
+    except LockHeld:
+        return []
 
 
 def check_certificate(space: Workspace, certificate: Certificate | str | Path) -> None:
@@ -68,7 +77,7 @@ def check_certificate(space: Workspace, certificate: Certificate | str | Path) -
     if read.digest not in issued_for(space, found.id):
         raise CertificateInvalid(
             "the certificate is signed with this workspace's key, but the ledger does not know that it was ever "
-            "issued: find out who else has the key"
+            "issued: unless it is a further one that version 0.1.0 issued, find out who else has the key"
         )
 
 

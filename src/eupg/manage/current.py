@@ -128,8 +128,12 @@ class Current:
         """Read a pointer back."""
         try:
             values = json.loads(content)
-            if values.pop("format") != _FORMAT:
-                raise ValueError(f"expected the format {_FORMAT}")
+            written = values.pop("format")
+            if written != _FORMAT:
+                raise WorkspaceDamaged(
+                    f"current.json has the format {written!r}, expected {_FORMAT!r}: open the workspace with the "
+                    "version of eupg that wrote it, or update eupg"
+                )
             parts = {"given_up": Given, "answered": Answered, "events": Event, "releases": Release}
             read = {
                 name: tuple(parts[name](**v) if name in parts else v for v in value)
@@ -140,6 +144,8 @@ class Current:
             if set(read) != {f.name for f in fields(cls)}:
                 raise ValueError(f"expected the fields {', '.join(f.name for f in fields(cls))}")
             return cls(**read)  # type: ignore[arg-type]
+        except WorkspaceDamaged:
+            raise
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise WorkspaceDamaged(
                 f"current.json cannot be read ({error}): it was changed by hand or damaged; restore it from a backup"

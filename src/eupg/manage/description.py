@@ -39,6 +39,9 @@ _CLASSES = {
     "LogisticRegression": "sklearn.linear_model",
 }
 
+# The first version described an empty mapping so.
+_NO_SETTINGS = {"opaque": "{}"}
+
 
 def describe(thing: object) -> Json:
     """Return plain values for an object; what cannot be built from them again is described by its ``repr``."""
@@ -72,6 +75,8 @@ def _completed(noted: Json) -> Json:
         return [_completed(part) for part in noted]
     if not isinstance(noted, Mapping):
         return noted
+    if noted == _NO_SETTINGS:
+        return {"mapping": {}}
     parts = {key: _completed(value) for key, value in noted.items()}
     name, said = parts.get("class"), parts.get("with")
     if isinstance(said, dict) and isinstance(name, str) and name in _CLASSES:
@@ -107,6 +112,8 @@ def _build(values: Json) -> Any:
         return tuple(_build(v) for v in values)
     if not isinstance(values, Mapping):
         return values
+    if values == _NO_SETTINGS:
+        return {}
     if "opaque" in values:
         raise ParameterError(
             f"this workspace uses {values['opaque']}, which only you can build: open it with Manager(folder, method)"

@@ -25,14 +25,16 @@ def answer_details(noted: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def forget_entry(entry: Entry, snapshot: Snapshot) -> Entry:
-    """Return the entry of a forget with the base model and the release it went back to.
+    """Return the entry of a forget with the base model and the release it went back to, and the model after it.
 
-    The first versions noted these once, when they were made, and did not note how long a forget took.
+    The first versions noted base model and release once, when they were made, and did not note how long a forget took;
+    a later one noted the model only where it was deployed.
     """
-    if "base" in entry.body:
+    if entry.body.keys() >= {"base", "served"}:
         return entry
-    made: dict[str, Json] = {"base": None, "release": None, "trained": True, "elapsed_ms": None}
-    for earlier in snapshot.entries(kinds=["protect", "pretrain"]):
-        if earlier.number < entry.number:
-            made |= {name: earlier.body[name] for name in ("base", "release") if name in earlier.body}
+    made: dict[str, Json] = {"base": None, "release": None, "served": None, "trained": True, "elapsed_ms": None}
+    change = int(str(entry.body["change"]))
+    for noted in snapshot.entries(kinds=["protect", "pretrain", "deploy"]):
+        if int(str(noted.body.get("change", 0))) <= change:
+            made |= {name: noted.body[name] for name in ("base", "release", "served") if name in noted.body}
     return replace(entry, body={**made, **entry.body})

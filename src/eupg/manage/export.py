@@ -16,6 +16,7 @@ from eupg.errors import ParameterError
 from eupg.manage.atomic import list_folder, make_folder, write_atomically
 from eupg.manage.checking import check_workspace
 from eupg.manage.events import Entry
+from eupg.manage.intake import changing
 from eupg.manage.status import status_of
 from eupg.manage.store import Digest
 from eupg.manage.transaction import Snapshot
@@ -106,7 +107,7 @@ def export(space: Workspace, out: Path) -> list[Path]:
     # Where nothing is trained, this says so before anything is touched.
     space.current()
     _check_place(space, out)
-    with space.changing("export"):
+    with changing(space, "export"):
         check_workspace(space)
         served = space.current().served
         # Before the copy is made: a note too many is harmless, a copy that nobody knows of is not.

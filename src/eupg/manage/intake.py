@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
-from eupg.errors import LockHeld, RequestRefused
+from eupg.errors import EupgError, LockHeld, RequestRefused
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.lock import WorkspaceLock
 from eupg.manage.request_states import UNDECIDED, Receipt, Request, State, Step
@@ -64,11 +64,27 @@ def _without_records(space: Workspace, requests: Sequence[Request]) -> list[Requ
         )
 
 
+@contextmanager
+def changing(space: Workspace, doing: str) -> Iterator[None]:
+    """Change a workspace, and decide the requests that have to wait for that, whether the change succeeds or not."""
+    try:
+        with space.changing(doing):
+            decide_deferred(space)
+            yield
+    finally:
+        # After the lock was released: until then requests are deferred. What cannot be decided now, since another
+        # change has begun or the disk is full, is decided with the next change.
+        with suppress(EupgError):
+            decide_deferred(space)
+
+
 def decide_deferred(space: Workspace) -> None:
-    """Decide the requests that came while the records were being changed; hold the lock."""
-    deferred = space.book.deferred()
-    if deferred and space.trained:
-        accept(space, deferred)
+    """Decide the requests that came while the records were being changed."""
+    # Whoever found the lock held before it was released has noted so by the time this transaction begins.
+    with space.ledger.transaction():
+        deferred = space.book.deferred()
+        if deferred and space.trained:
+            accept(space, deferred)
 
 
 @contextmanager

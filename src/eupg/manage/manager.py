@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Real
 from pathlib import Path
@@ -44,7 +44,7 @@ from eupg.manage.description import agrees, rebuild
 from eupg.manage.evidence import body_for
 from eupg.manage.forgetting import enough_to_audit
 from eupg.manage.intake import accept as accept_all
-from eupg.manage.intake import decide_deferred, receive
+from eupg.manage.intake import changing, decide_deferred, receive
 from eupg.manage.killpoint import checkpoint
 from eupg.manage.ledger import utc_now
 from eupg.manage.request_states import Request, State, Step
@@ -146,18 +146,8 @@ class Manager:
         require_dataset(records, "Manager.train")
         if not isinstance(hold_out, Real):
             require_dataset(hold_out, "hold_out of Manager.train, unless it is a share of people,")
-        with self._changing("train"):
+        with changing(self.space, "train"):
             self._workshop.train(records, hold_out, not_covered)
-
-    @contextlib.contextmanager
-    def _changing(self, doing: str) -> Iterator[None]:
-        """Change the workspace, and decide the requests that had to wait for a change to settle."""
-        with self.space.changing(doing):
-            decide_deferred(self.space)
-            yield
-            # The change has happened: what cannot be decided now is decided with the next one.
-            with contextlib.suppress(EupgError):
-                decide_deferred(self.space)
 
     def renew(self) -> None:
         """Make a second release of the records that are left, and a new base model; claims add up for those in both.
@@ -167,7 +157,7 @@ class Manager:
         PrivacyError
             If nothing would be claimed any more for people in both releases, as with k-anonymity.
         """
-        with self._changing("renew"):
+        with changing(self.space, "renew"):
             self._workshop.renew()
 
     def add(self, records: Dataset, *, fresh_ids: bool = False, repeated: Repeated | str = Repeated.REFUSE) -> Added:
@@ -190,7 +180,7 @@ class Manager:
         require_dataset(records, "Manager.add")
         if repeated not in list(Repeated):
             raise ParameterError(f"repeated must be one of {[str(r) for r in Repeated]}, got {repeated!r}")
-        with self._changing("add"):
+        with changing(self.space, "add"):
             current = self.space.current()
             roll, prefix, repeats = self.space.roll(current), None, 0
             if fresh_ids:
@@ -268,7 +258,7 @@ class Manager:
         requests that lead there fail; the others are honoured.
         """
         started = time.perf_counter()
-        with self._changing("forget"):
+        with changing(self.space, "forget"):
             waiting = self._take_up()
             if not waiting:
                 return Forgotten()
@@ -295,8 +285,11 @@ class Manager:
 
     def _give_up(self, failed: Mapping[str, Exception]) -> None:
         """Note which requests could not be honoured; only the kind of error, since its text may be personal."""
-        steps = [Step(name, State.FAILED, f"could not be done: {type(why).__name__}") for name, why in failed.items()]
-        self.space.book.advance_many(steps)
+        book, reasons = self.space.book, {n: f"could not be done: {type(why).__name__}" for n, why in failed.items()}
+        with self.space.ledger.transaction():
+            # A recovery by another process, while the lock file was gone, may have noted it before.
+            taken_up = [name for name, r in book.get_many(reasons).items() if r.state is State.PROCESSING]
+            book.advance_many(Step(name, State.FAILED, reasons[name]) for name in taken_up)
 
     def audit(
         self, attack: Attack | None = None, *, references: int = 8, sample: int = 2000, seed: int = 0
@@ -427,8 +420,8 @@ class Manager:
         """Bring the workspace back to a whole state after a crash."""
         with self.space.locked("recover"):
             recovered = self.space.recover()
-            decide_deferred(self.space)
-            return recovered
+        decide_deferred(self.space)
+        return recovered
 
     def close(self) -> None:
         """Let go of the database and of what is in memory."""

@@ -25,6 +25,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from eupg.errors import EupgError, MissingFramework, ParameterError, StorageError
 from eupg.manage.current import Current
+from eupg.manage.intake import changing
 from eupg.manage.manager import Manager
 from eupg.manage.mlflow_search import Searched, all_pages, refuse_leftovers, search_artifacts, search_backend
 from eupg.manage.store import Digest
@@ -79,7 +80,7 @@ def export_to_mlflow(manager: Manager, *, name: str, tracking_uri: str, registry
     _check_name(name)
     mlflow = _Mlflow.connect(tracking_uri, registry_uri)
     space = manager.space
-    with space.changing("export to MLflow"), _translated():
+    with changing(space, "export to MLflow"), _translated():
         current = space.current()
         with space.ledger.snapshot() as snapshot:
             owner = snapshot.genesis()

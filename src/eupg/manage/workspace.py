@@ -38,6 +38,7 @@ from eupg.errors import (
     KeyFileError,
     LockHeld,
     ParameterError,
+    StoreCorrupt,
     WorkspaceDamaged,
     WorkspaceState,
 )
@@ -105,6 +106,7 @@ class Workspace:
         self._known_settings: bytes | None = None
         self._lock: WorkspaceLock | None = None
         self._owner: int | None = None
+        self._took_effect = False
 
     @property
     def in_use(self) -> bool:
@@ -112,25 +114,36 @@ class Workspace:
         folders = (self.folder / "store", self.folder / "records")
         return self.trained or any(folder.is_dir() and list_folder(folder) for folder in folders)
 
+    @property
+    def _depends_on_keys(self) -> bool:
+        """Whether something was ever written with the keys, here or in the ledger."""
+        return self.in_use or self._last(_SETTLED) is not None
+
     @cached_property
     def key(self) -> bytes:
         """The secret of keyed digests; the one that the ledger knows."""
         path = self.folder / "keys" / "digest.key"
-        key = digest_key(path, create=not self.in_use)
-        self._check_key(path, "digest_key", check_value(key))
+        key = digest_key(path, create=not self._depends_on_keys)
+        known = self._check_key(path, "digest_key", check_value(key))
+        if not known and self.trained:
+            # Made by an earlier version, and not adopted yet: the records tell whether it is the right key.
+            self._check_index(key)
         return key
 
     @cached_property
     def signing(self) -> SigningKey:
         """The key certificates are signed with; the one that the ledger knows."""
         path = self.folder / "keys" / "signing.key"
-        signing = SigningKey.create_or_load(path, create=not self.in_use)
+        signing = SigningKey.create_or_load(path, create=not self._depends_on_keys)
         self._check_key(path, "signing_key", signing.public.raw.hex())
         return signing
 
     @cached_property
     def ledger(self) -> Ledger:
         """The ledger; a workspace that is in use is refused without it."""
+        if self.in_use and read_if_there(self.folder / "workspace.toml") is None:
+            # It may name the place of the ledger.
+            raise _settings_missing()
         return Ledger(self._elsewhere or self.folder / "ledger.db", clock=self._clock, create=not self.in_use)
 
     @cached_property
@@ -180,9 +193,14 @@ class Workspace:
                 )
             content["ledger"] = self._elsewhere
         settings = tomli_w.dumps(content, multiline_strings=True).encode()
+        self.check_lock()
         # Keys are made now, so that the public half can be handed out before the first certificate.
-        self._note_identity(settings)
-        write_atomically(self.folder / "workspace.toml", settings)
+        _ = self.key, self.signing
+        with self.ledger.transaction() as transaction:
+            if self.trained or transaction.last(_SETTLED) is not None:
+                raise _overtaken()
+            self._note_identity(settings)
+            write_atomically(self.folder / "workspace.toml", settings)
         for name in ("schema", "records"):
             self.__dict__.pop(name, None)
 
@@ -190,11 +208,15 @@ class Workspace:
     def changing(self, doing: str) -> Iterator[None]:
         """Hold the lock while something changes; begin from a whole state, and return to one if it fails."""
         with self.locked(doing):
+            self._took_effect = False
             self.recover()
             self._adopt()
             try:
                 yield
-            except Exception:
+            except Exception as error:
+                if not self._took_effect and not isinstance(error, ChangeOvertaken) and not self.holds_lock:
+                    # Whatever failed, files that another process took away say: that is why.
+                    raise self._lost_lock() from error
                 # Where even that fails, on a full disk say, the next change begins with it.
                 with suppress(Exception):
                     self.recover()
@@ -213,11 +235,14 @@ class Workspace:
     def check_lock(self) -> None:
         """Raise unless this thread still holds the lock that others see."""
         if not self.holds_lock:
-            raise ChangeOvertaken(
-                f"the lock file of {self.folder} was removed or replaced while a change was under way, so another "
-                "process may have changed the workspace: this change did not happen; find out what removes the file, "
-                "then run the command again"
-            )
+            raise self._lost_lock()
+
+    def _lost_lock(self) -> ChangeOvertaken:
+        return ChangeOvertaken(
+            f"the lock file of {self.folder} was removed or replaced while a change was under way, so another process "
+            "may have changed the workspace: this change did not happen; find out what removes the file, then run the "
+            "command again"
+        )
 
     @property
     def holds_lock(self) -> bool:
@@ -225,10 +250,15 @@ class Workspace:
         return self._lock is not None and self._owner == threading.get_ident() and self._lock.is_held()
 
     def current(self) -> Current:
-        """Return what is live, once the ledger is found to know it."""
+        """Return what is live, once the ledger is found to know it and the settings it was made with."""
         content = self._pointer()
         if content is None:
+            if read_if_there(self.folder / "workspace.toml") is not None and self._last(_SETTLED) is not None:
+                raise WorkspaceDamaged(
+                    "current.json is missing, and the ledger knows of a trained model: restore it from a backup"
+                )
             raise WorkspaceState(f"{self.folder} holds no trained model: run train first")
+        self.check_settings()
         if self._known_pointer is None or self._known_pointer[0] != content:
             current = Current.from_bytes(content)
             if self._standing(content) is None:
@@ -290,6 +320,8 @@ class Workspace:
         ------
         ChangeOvertaken
             If the lock was lost, or another process has changed the workspace: then nothing is replaced.
+        StoreCorrupt
+            If a file that would be live was removed since it was written: then nothing is replaced.
         ChangeUnsettled
             If the pointer was replaced, but what follows from it could not be done: ``recover`` does it.
         """
@@ -300,6 +332,21 @@ class Workspace:
             self._check_follows(transaction, new)
             transaction.append_many([(_PREPARED, {"change": new.number, "digest": _digest(content)})])
         checkpoint("prepared")
+        try:
+            self._replace_pointer(new, content)
+        except EupgError as error:
+            # The disk or the database may fail after the pointer was replaced, too.
+            if self._pointer() != content:
+                raise
+            self._took_effect = True
+            raise _unsettled(error) from error
+        try:
+            self.settle(new)
+        except EupgError as error:
+            raise _unsettled(error) from error
+
+    def _replace_pointer(self, new: Current, content: bytes) -> None:
+        """Make a change live, unless another one came first."""
         # No other writer of the ledger is let in here, so what is checked still holds when the pointer is replaced.
         with self.ledger.transaction() as transaction:
             self.check_lock()
@@ -307,14 +354,19 @@ class Workspace:
             prepared = transaction.last(_PREPARED)
             if prepared is None or prepared.body["digest"] != _digest(content):
                 raise _overtaken()
+            self._check_written(new)
             write_atomically(self.folder / "current.json", content)
-        try:
-            self.settle(new)
-        except EupgError as error:
-            raise ChangeUnsettled(
-                f"the change took effect, but old files could not be deleted or the ledger not be written ({error}): "
-                "run recover to complete it"
-            ) from error
+            self._took_effect = True
+
+    def _check_written(self, new: Current) -> None:
+        """Raise unless every file that is to be live is there: whoever removes lock files may remove others."""
+        parts = ((self.store, new.live_files), (self.records.files, new.live_records))
+        missing = sorted(digest for store, digests in parts for digest in digests if digest not in store)
+        if missing:
+            raise StoreCorrupt(
+                f"{len(missing)} files of this change were removed while it was being prepared, first {missing[0]}: "
+                "this change did not happen; find out what removes them, then run the command again"
+            )
 
     def _check_follows(self, snapshot: Snapshot, new: Current) -> None:
         """Raise unless the pointer still is the settled one that a change began from."""
@@ -375,11 +427,15 @@ class Workspace:
         if noted is None or found is None or noted.body["digest"] != _digest(found):
             raise _unknown_pointer()
 
-    def check_settings(self) -> None:
-        """Compare ``workspace.toml`` with what the ledger noted when it was written."""
+    def check_settings(self) -> bytes:
+        """Compare ``workspace.toml`` with what the ledger noted when it was written, and return its content."""
         content = read_if_there(self.folder / "workspace.toml")
-        if content is not None:
+        if content is None:
+            raise _settings_missing()
+        if content != self._known_settings:
             self._check_settings(content)
+            self._known_settings = content
+        return content
 
     def _standing(self, pointer: bytes) -> _Standing | None:
         """Return how the ledger knows a pointer; None where it does not."""
@@ -432,21 +488,26 @@ class Workspace:
 
     def check_people(self) -> None:
         """Compute the index of people and records again from the records, and compare it with the stored one."""
+        self._check_index(self.key)
+
+    def _check_index(self, key: bytes) -> None:
         current = self.current()
         data, held = self.read(current)
-        if not self.roll(current).is_index_of(data, held, self.key):
+        if not self.roll(current).is_index_of(data, held, key):
             raise WorkspaceDamaged(
                 "the index of people does not fit the records and the digest key: requests would miss their person; "
                 "restore keys, store and records from one backup"
             )
 
-    def _check_key(self, path: Path, name: str, value: str) -> None:
-        noted = self._last(_KEYS) if self.in_use else None
+    def _check_key(self, path: Path, name: str, value: str) -> bool:
+        """Compare a key with its check value; return whether the ledger has one that counts."""
+        noted = self._last(_KEYS) if self._depends_on_keys else None
         if noted is not None and noted.body[name] != value:
             raise KeyFileError(
                 f"{path} is not the key that this workspace was made with: restore it from a backup, together with the "
                 "ledger and the records it belongs to"
             )
+        return noted is not None
 
     def _check_settings(self, content: bytes) -> None:
         noted = self._last(_SETTINGS) if self.trained else None
@@ -496,13 +557,10 @@ class Workspace:
 
     def _known(self) -> dict[str, Any]:
         """Return the settings, once the ledger is found to know them."""
-        content = read_if_there(self.folder / "workspace.toml")
+        content = self.check_settings() if self.trained else read_if_there(self.folder / "workspace.toml")
         settings = _read_settings(content)
-        if content is None or "schema" not in settings or "method" not in settings:
+        if not settings.keys() >= {"schema", "method"}:
             raise WorkspaceState(f"{self.folder} is not a workspace yet: run train first")
-        if content != self._known_settings:
-            self._check_settings(content)
-            self._known_settings = content
         return settings
 
 
@@ -519,6 +577,17 @@ def _read_settings(content: bytes | None) -> dict[str, Any]:
             "the version of eupg that made it, or update eupg"
         )
     return settings
+
+
+def _settings_missing() -> WorkspaceDamaged:
+    return WorkspaceDamaged("workspace.toml is missing from a workspace that is in use: restore it from a backup")
+
+
+def _unsettled(error: EupgError) -> ChangeUnsettled:
+    return ChangeUnsettled(
+        f"the change took effect, but old files could not be deleted or the ledger not be written ({error}): "
+        "run recover to complete it"
+    )
 
 
 def _overtaken() -> ChangeOvertaken:
