@@ -242,7 +242,7 @@ def test_digest_does_not_give_a_guess_away(records):
 def test_files_hold_no_statistics_dictionaries_or_foreign_metadata(records):
     (digest,) = records.write(crowd())
     meta = pq.ParquetFile(records.files.path(digest)).metadata
-    assert set(meta.metadata) == {b"eupg.schema", b"eupg.salt"}
+    assert set(meta.metadata) == {b"eupg.schema", b"eupg.salt", b"eupg.format"}
     columns = [meta.row_group(0).column(j) for j in range(meta.num_columns)]
     assert meta.num_row_groups == 1
     for column in columns:

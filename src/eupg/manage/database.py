@@ -198,7 +198,9 @@ def _postgresql(url: URL) -> Engine:
 
 def _is_read_only(url: URL) -> bool:
     """Tell whether a ledger lies where nothing can be written, and nothing of it is in its journal alone."""
-    path = Path(url.database or "")
+    if not url.database:
+        return False
+    path = Path(url.database)
     journal = path.with_name(f"{path.name}-wal")
     # An empty journal, or none: everything is in the file itself.
     whole = not journal.exists() or journal.stat().st_size == 0
