@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.markup import escape
 
-from eupg.cli.names import LEARNERS, SOURCES, Recipe, read_records, recipe, source, split
+from eupg.cli.names import LEARNERS, SOURCES, read_records, recipe, source, split
 from eupg.cli.progress import steps
 from eupg.errors import ParameterError
 
 if TYPE_CHECKING:
     from eupg.data.sources import Source
     from eupg.forget.unlearner import Unlearner
+    from eupg.learn.recipes import Recipe
 
 METHODS = ("retrain", "short-retrain", "sisa", "certified-sp", "kanonymity", "dp")
 
@@ -114,13 +115,13 @@ def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]
     from eupg.protect.local_dp import LocalDP
 
     learner = given.learner
-    full, short = options.effort or given.full, options.finetune or given.short
+    full, short = options.effort or given.pretrain, options.finetune or given.finetune
     everything = [name for name in METHODS if name != "certified-sp" or isinstance(learner, NoisyLearner)]
     asked = options.methods.split(",") if options.methods else everything
     unknown = [name for name in asked if name not in METHODS]
     if unknown:
         raise ParameterError(f"no method {unknown[0]!r}: choose some of {', '.join(METHODS)}")
-    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.brisk, short)}
+    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.short, short)}
     if "sisa" in asked:
         methods["SISA"] = SISA(learner, full)
     if "certified-sp" in asked:
