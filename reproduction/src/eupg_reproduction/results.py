@@ -1,15 +1,19 @@
-"""The results file: one line of JSON a cell, only ever appended to.
+"""The results file: one line of JSON per cell, only ever appended to.
 
-Files can be split and put together again with ``cat``. A line that a killed run left half written is recognised, and
-taken away when the next run begins. Of several lines for one cell the newest counts.
+What many cells have in common, the machine and the claim, is written once, on a line of its own, before the first cell
+that has it; cells name it by a short id, a hash of what it says. Files can be split and put together again with
+``cat``, in any order. A line that a killed run left half written is recognised, and taken away when the next run
+begins. Of several lines for one cell the newest counts.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -18,7 +22,8 @@ from typing import IO, Any
 from eupg.errors import DataError, LockHeld, StorageError
 from eupg_reproduction.cell import Cell
 
-_BEGIN = '{"cell": '
+# How a line begins, of a cell or of what cells have in common.
+_BEGIN = re.compile(r'\{"(?:cell|id)": ?"')
 
 
 @dataclass(frozen=True)
@@ -74,19 +79,14 @@ def read(path: Path) -> Contents:
         return Contents({})
     newest: dict[str, Result] = {}
     seen: set[tuple[str, str]] = set()
-    lines = repeated = torn = 0
-    try:
-        content = path.read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError as error:
-        raise StorageError(f"cannot read {path} ({error}): name another file with --results") from error
-    for number, text in enumerate(content, start=1):
-        if not text.strip():
+    parsed, torn = _lines(path)
+    shared = dict(_definitions(line for _, line in parsed))
+    lines = repeated = 0
+    for number, line in parsed:
+        if "id" in line:
             continue
-        line, cut = _parse(text)
-        torn += cut
-        if line is None:
-            continue
-        result = _result(line, path, number)
+        result = _result(line, shared, path, number)
+        line = result.line
         lines += 1
         mark = (result.cell.key, result.version)
         repeated += mark in seen
@@ -97,28 +97,80 @@ def read(path: Path) -> Contents:
     return Contents(newest, lines, repeated, torn)
 
 
+def _lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], int]:
+    """Return the whole lines of a file by number, and how many were cut off."""
+    try:
+        content = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise StorageError(f"cannot read {path} ({error}): name another file with --results") from error
+    parsed, torn = list[tuple[int, dict[str, Any]]](), 0
+    for number, text in enumerate(content, start=1):
+        if text.strip():
+            line, cut = _parse(text)
+            torn += cut
+            if line is not None:
+                parsed.append((number, line))
+    return parsed, torn
+
+
 def _parse(text: str) -> tuple[dict[str, Any] | None, bool]:
     """Return a line and whether something was cut off; after a torn line the next one may follow without a break."""
     try:
-        found: dict[str, Any] = json.loads(text)
-        return found, False
+        line: dict[str, Any] = json.loads(text)
+        return line, False
     except ValueError:
-        place = text.rfind(_BEGIN)
-        if place <= 0:
+        begins = [match.start() for match in _BEGIN.finditer(text)]
+        if not begins or begins[-1] == 0:
             return None, True
-        return _parse(text[place:])[0], True
+        return _parse(text[begins[-1] :])[0], True
 
 
-def _result(line: dict[str, Any], path: Path, number: int) -> Result:
+def _definitions(lines: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield what several cells have in common, by its id."""
+    yield from ((line["id"], line["value"]) for line in lines if "id" in line and "value" in line)
+
+
+def compact(line: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a line that names machine and claim by their ids, and what these ids stand for."""
+    short, shared = dict(line), dict[str, Any]()
+    if isinstance(line.get("machine"), dict):
+        short["machine"] = _name(line["machine"], shared)
+    if isinstance(line["metrics"].get("claim"), dict):
+        short["metrics"] = {**line["metrics"], "claim": _name(line["metrics"]["claim"], shared)}
+    return short, shared
+
+
+def _name(value: dict[str, Any], shared: dict[str, Any]) -> str:
+    name = hashlib.sha256(_dumped(value).encode()).hexdigest()[:8]
+    shared[name] = value
+    return name
+
+
+def full(line: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a line with machine and claim written out; the opposite of :func:`compact`."""
+    whole, metrics = dict(line), line["metrics"]
+    if isinstance(line.get("machine"), str):
+        whole["machine"] = shared[line["machine"]]
+    if isinstance(metrics, dict) and isinstance(metrics.get("claim"), str):
+        whole["metrics"] = {**metrics, "claim": shared[metrics["claim"]]}
+    return whole
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _result(line: dict[str, Any], shared: Mapping[str, Any], path: Path, number: int) -> Result:
     try:
         cell = Cell.of(line["config"])
         missing = [name for name in ("cell", "version", "at", "metrics", "seconds") if name not in line]
         if missing:
             raise KeyError(missing[0])
+        line = full(line, shared)
         if not (isinstance(line["metrics"], dict) and line["metrics"] and isinstance(line["seconds"], dict)):
             raise TypeError("metrics and seconds must be figures by name")
     except (KeyError, TypeError, ValueError, AttributeError, DataError) as error:
-        raise DataError(f"{path}, line {number} is no result ({error}): remove it, or name another file") from error
+        raise DataError(f"{path}, line {number} is not a result ({error}): remove it, or name another file") from error
     if line["cell"] != cell.key:
         raise DataError(
             f"{path}, line {number}: the hash {line['cell']} is not that of its configuration, {cell.key}: the "
@@ -128,7 +180,7 @@ def _result(line: dict[str, Any], path: Path, number: int) -> Result:
 
 
 class Writer:
-    """Appends lines, each on disk before the next; one writer a file at a time."""
+    """Appends lines, each on disk before the next; one writer per file at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -145,11 +197,15 @@ class Writer:
                 f"another run is writing {path}: wait for it, or name another file with --results"
             ) from error
         _repair(path)
+        self._shared = {name for name, _ in _definitions(line for _, line in _lines(path)[0])}
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write one line, whole, and return once it is on disk."""
-        self._file.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+        """Write one line, whole, and before it what it is the first to name; return once all is on disk."""
+        short, shared = compact(line)
+        new = [{"id": name, "value": value} for name, value in shared.items() if name not in self._shared]
+        self._file.write("".join(f"{_dumped(one)}\n" for one in (*new, short)).encode())
         self._file.flush()
+        self._shared |= set(shared)
         os.fsync(self._file.fileno())
 
     def __enter__(self) -> Writer:
