@@ -143,9 +143,10 @@ def _run(options: argparse.Namespace, console: Console) -> int:
 
 
 def _report(options: argparse.Namespace, console: Console) -> int:
-    from eupg_reproduction.report.page import book_of, write
+    from eupg_reproduction.report.page import write
+    from eupg_reproduction.report.tidy import Book
 
-    book = book_of(options.results)
+    book = Book.read(options.results)
     written = write(book, options.out)
     values = {
         "cells": len(book.used()),
@@ -153,9 +154,9 @@ def _report(options: argparse.Namespace, console: Console) -> int:
         "torn": book.torn,
         "written": [str(path) for path in written],
     }
-    words = (
-        f"Wrote {written[0]} and {len(written) - 1} figures from {values['cells']} cells; {values['missing']} missing."
-    )
+    count = {suffix: sum(path.suffix == suffix for path in written) for suffix in (".csv", ".svg")}
+    words = f"Wrote {written[0]}, {count['.csv']} tables and {count['.svg']} figures from {values['cells']} cells; "
+    words += f"{values['missing']} missing."
     if book.torn:
         words += f" {_torn(book.torn, options.results)}"
     show(options, console, words, values, wrap=False)

@@ -1,23 +1,19 @@
-"""What membership inference finds: nothing after unlearning, as it should be, and how much before."""
+"""What attacks find: intervals that cover a guess, people seen raw and never seen raw, and which ε is refuted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from eupg_reproduction.experiments import experiment
-from eupg_reproduction.report.book import Book, Where, place
-from eupg_reproduction.report.quality import views
-from eupg_reproduction.report.refuted import refuted
-from eupg_reproduction.report.view import View
-from eupg_reproduction.report.words import MISSING, MODELS, NONE, SETS, listed, percent, shown, signed, span, table
-from eupg_reproduction.spread import Spread
+import pandas as pd
 
-_GROUPS = ("seen raw", "never seen raw")
-_METHODS = ("Retrain", "Short retrain", "SISA", "Certified-SP", "EUPG k=30", "EUPG ε=1")
-_QUALITY = ("quality_mlp", "quality_xgboost", "quality_others")
-# What a sound attack must find before anything is forgotten; else "nothing found" afterwards says nothing.
-KNOWN = {("adult", "xgboost"): 56, ("heart", "xgboost"): 62}
+from eupg.protect.synthesis import DPSynthesis
+from eupg_reproduction import methods
+from eupg_reproduction.epsilon_models import NEVER, UNPROTECTED
+from eupg_reproduction.report.tidy import Book, Where, mean_of, places
+from eupg_reproduction.report.words import MISSING, MODELS, SETS, listed, percent, signed, span
+
+GROUPS = ("seen raw", "never seen raw")
 
 
 class Covered(NamedTuple):
@@ -28,116 +24,110 @@ class Covered(NamedTuple):
 
     def __str__(self) -> str:
         """Show it as a count."""
-        return f"{self.covers} of {self.total}"
+        return f"{self.covers} of {self.total}" if self.total else MISSING
 
 
-def covered(book: Book, where: Where, audit: str) -> Covered:
+def covered(book: Book, where: Where, audit: str = "after.audit") -> Covered:
     """Count the intervals of an audit that cover 50."""
     ends = zip(book.values(where, f"{audit}.low"), book.values(where, f"{audit}.high"), strict=True)
     marks = [low <= 50 <= high for low, high in ends]
     return Covered(sum(marks), len(marks))
 
 
-def after_unlearning_counts(book: Book) -> dict[str, Covered]:
-    """Count by method, over all sets and models, the audits after unlearning whose interval covers 50."""
-    found = {}
-    for method in _METHODS:
-        counts = [covered(book, view.where(t, method), "after.audit") for view, t in _places(book, method)]
-        found[method] = Covered(sum(c.covers for c in counts), sum(c.total for c in counts))
-    return found
+def together(counts: Iterable[Covered]) -> Covered:
+    """Put counts together."""
+    covers, totals = zip(*counts, strict=True)
+    return Covered(sum(covers), sum(totals))
 
 
-def after_unlearning(book: Book) -> dict[str, str]:
-    """Return the values of the section on audits after unlearning."""
-    counts, rows = after_unlearning_counts(book), []
-    for method, count in counts.items():
-        found = [view.spread(t, method, "after.audit.auc") for view, t in _places(book, method)]
-        means = span(one.mean for one in found if one is not None)
-        rows.append([method, str(count) if count.total else MISSING, means])
-    total = sum(count.total for count in counts.values())
-    covers = sum(count.covers for count in counts.values())
-    return {
-        "table": table(["method", "intervals that cover 50", "mean AUC, by set and model"], rows),
-        "covers": f"{covers} of {total} ({100 * covers / total:.0f} %)" if total else MISSING,
-        "outside": listed(list(_outside(book)), "none"),
-    }
+def audited_groups(book: Book) -> pd.DataFrame:
+    """Return what membership inference finds before any erasure, of people seen raw and never seen raw."""
+    rows = []
+    for where in places("exposure_audit"):
+        row = {"method": where["method"], "exposure": where["exposure"], "set": SETS[str(where["set"])]}
+        for group in GROUPS:
+            auc, count = book.spread(where, f"{group}.auc"), covered(book, where, group)
+            row |= {f"{group}, AUC": mean_of(auc), f"{group}, AUC ±": auc.std if auc else None}
+            row |= {f"{group}, covers 50": count.covers if auc else None, f"{group}, runs": count.total}
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
-def _places(book: Book, method: str) -> Iterator[tuple[View, str]]:
-    for view in (view for name in _QUALITY for view in views(book, name)):
-        if method in view.grid.methods:
-            yield from ((view, t) for t in view.grid.sets)
+def found_out(table: pd.DataFrame) -> str:
+    """Say where most repetitions found something before any erasure."""
+    words = [
+        f"{row['set']}, {row.method}, {percent(row.exposure)} exposed, {group} ({signed(row[f'{group}, AUC'] - 50, 1)})"
+        for _, row in table.iterrows()
+        for group in GROUPS
+        if row[f"{group}, runs"] and 2 * row[f"{group}, covers 50"] < row[f"{group}, runs"]
+    ]
+    return listed(words)
 
 
-def _outside(book: Book) -> Iterator[str]:
-    """Name the places where more than one repetition in five finds something."""
-    for method in _METHODS:
-        for view, t in _places(book, method):
-            count = covered(book, view.where(t, method), "after.audit")
-            found = view.spread(t, method, "after.audit.auc")
-            if found is not None and count.total - count.covers > 1:
-                yield f"{SETS[t]} {MODELS[view.model]} {method} (mean {found.mean:.1f}, {count} cover 50)"
-
-
-def known_exposure(book: Book) -> list[tuple[str, Spread | None, int]]:
-    """Return what the audit finds before unlearning where it must find something, and how much that is."""
-    found = []
-    for (t, model), least in KNOWN.items():
-        (view,) = views(book, f"quality_{model}")
-        found.append((f"{SETS[t]} {MODELS[model]}", view.spread(t, "Retrain", "before.audit.auc"), least))
-    return found
-
-
-class _Seen(NamedTuple):
-    """One group of people in one audited model."""
+class Tried(NamedTuple):
+    """One way to make a model, attacked in some repetitions; ``claimed`` is None for a control."""
 
     method: str
-    share: float
     table: str
-    group: str
-    auc: Spread | None
-    covering: Covered
+    model: str
+    share: float
+    canary: str
+    claimed: float | None
+    bounds: Sequence[float]
+    mosts: Sequence[float]
+    counts: Sequence[float]
+
+    @property
+    def base(self) -> float | None:
+        """The ε of the base alone, whatever it was fine-tuned on; None where nothing is protected."""
+        mechanism = None if self.method == UNPROTECTED else methods.mechanism(self.method)
+        return mechanism.epsilon if isinstance(mechanism, DPSynthesis) else None
+
+    def __str__(self) -> str:
+        """Name it, with what was found."""
+        way = f"{percent(self.share)} exposed, {self.canary}" if self.base is not None else "all seen raw"
+        bound = "nothing" if self.bounds and not any(self.bounds) else span(self.bounds, 2)
+        return f"{self.method}, {SETS[self.table]} {MODELS[self.model]}, {way} ({bound})"
 
 
-def exposure_audit(book: Book) -> dict[str, str]:
-    """Return the values of the section on membership inference before any erasure."""
-    found = list(_seen(book))
-    rows = []
-    for one in (one for one in found if one.group == _GROUPS[0]):
-        cells = []
-        for other in (o for o in found if o[:3] == one[:3]):
-            apply = (other.share, other.group) not in ((0.0, _GROUPS[0]), (1.0, _GROUPS[1]))
-            cells += (
-                [shown(other.auc, 1), str(other.covering)] if apply and other.auc else [MISSING if apply else NONE] * 2
-            )
-        rows.append([one.method, percent(one.share), SETS[one.table], *cells])
-    head = ["protection", "exposed", "set", "seen raw: AUC", "covers 50", "never seen raw: AUC", "covers 50"]
-    values = {
-        "table": table(head, rows),
-        "sure": listed([_sure(one) for one in found if 2 * one.covering.covers < one.covering.total]),
-    }
-    for method, word in (("k=30", "k"), ("synthesis ε=1", "synthesis")):
-        for group in _GROUPS:
-            means = [one.auc.mean for one in found if one.auc and (one.method, one.group) == (method, group)]
-            values[f"{word}_{group.split(' ')[0]}"] = span(means)
-    return values | refuted(book)
+def tried(book: Book) -> Iterator[Tried]:
+    """Yield every way of the experiment, claims and controls, whether it was measured or not."""
+    for where in places("epsilon_models"):
+        names = [str(where[key]) for key in ("method", "set", "model")]
+        found = [book.values(where, figure) for figure in ("bound.epsilon", "most", "runs")]
+        one = Tried(*names, float(where["exposure"]), str(where["canary"]), None, *found)
+        yield one._replace(claimed=one.base if one.canary == NEVER else None)
 
 
-def _seen(book: Book) -> Iterator[_Seen]:
-    for grid in experiment("exposure_audit").grids:
-        shares = grid.settings["exposure"]
-        for share in shares if isinstance(shares, tuple) else (shares,):
-            for t in grid.sets:
-                where = place(grid, t, "xgboost", grid.methods[0], {"exposure": share})
-                for group in _GROUPS:
-                    some = [run for run in book.runs(where) if group in run.metrics]
-                    auc = Spread.of([float(run.metrics[group]["auc"]) for run in some]) if some else None
-                    marks = [run.metrics[group]["low"] <= 50 <= run.metrics[group]["high"] for run in some]
-                    yield _Seen(grid.methods[0], float(share), t, group, auc, Covered(sum(marks), len(marks)))
-
-
-def _sure(one: _Seen) -> str:
-    assert one.auc is not None
+def refuted_claims(book: Book) -> str:
+    """Say which claims are refuted, or how near any came to it."""
+    known = [one for one in tried(book) if one.claimed is not None and one.bounds]
+    if not known:
+        return f"Claims: {MISSING}."
+    broken = [str(one) for one in known if one.claimed is not None and max(one.bounds) > one.claimed]
+    if broken:
+        return f"**{len(broken)} of {len(known)} claims are refuted** (below what): {listed(broken)}."
+    top = max(known, key=lambda one: max(one.bounds))
+    largest = f"the largest bound is that of {top}" if max(top.bounds) else "no bound is above 0"
+    # An ε above what so many runs can show stands whatever they find.
+    safe = sum(one.claimed is not None and one.claimed >= max(one.mosts) for one in known)
     return (
-        f"{SETS[one.table]}, {one.method}, {percent(one.share)} exposed, {one.group} ({signed(one.auc.mean - 50, 1)})"
+        f"None of the {len(known)} claims is refuted; {largest}. {safe} of them claim more than these runs can refute."
+    )
+
+
+def refuted_controls(book: Book) -> str:
+    """Say in which controls the canary is found, and in which it is not."""
+    known = [one for one in tried(book) if one.claimed is None and one.bounds]
+    if not known:
+        return f"Controls: {MISSING}."
+    raw = [one for one in known if one.base is not None]
+    # Above the ε of the base a bound can only come from what was seen raw.
+    sure = [str(one) for one in raw if one.base is not None and max(one.bounds) > one.base]
+    lost = [str(one) for one in known if not max(one.bounds)]
+    bare = span((bound for one in known if one.base is None for bound in one.bounds), 2)
+    return (
+        f"Controls: without protection the bound is {bare}. Of {len(raw)} served models that see the canary raw, "
+        f"{len(sure)} exceed the ε of their base, so that it was the raw record that showed: {listed(sure, 'none')}. "
+        f"Controls in which nothing is found: {listed(lost, 'none')}."
     )

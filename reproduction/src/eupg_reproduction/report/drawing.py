@@ -1,4 +1,4 @@
-"""How the report's figures look: one style a method, told apart by colour-blind readers and in grey."""
+"""How figures look: one colour, marker and line per method, legible in print and by the colour-blind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from eupg_reproduction.spread import Spread
 # Okabe and Ito's palette; markers and line styles differ too, for print in grey.
 _BLACK, _GREY, _ORANGE, _SKY = "#000000", "#6b6b6b", "#E69F00", "#56B4E9"
 _GREEN, _BLUE, _RED, _PURPLE = "#009E73", "#0072B2", "#D55E00", "#CC79A7"
-FAINT = "#dddddd"
 
 
 @dataclass(frozen=True)
@@ -42,8 +41,8 @@ LOOKS = {
     "EUPG k=30, leaves refreshed": Look(_BLUE, "o", "-", hollow=True),
     "k=30": Look(_BLUE, "o", "-"),
     "ε=1": Look(_PURPLE, "^", "-."),
-    "ε=4": Look(_PURPLE, "v", "-."),
     "synthesis ε=1": Look(_GREEN, "D", "-."),
+    "a guess": Look("#999999", "", "-"),
 }
 HATCHES = {"protect": (_SKY, "//"), "pretrain": (_BLUE, ""), "finetune": (_ORANGE, ".."), "forget": (_RED, "xx")}
 
@@ -55,14 +54,13 @@ def panels(axes: Any, rows: int, columns: int, *, sharex: bool | str = True, sha
     return figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
 
 
-def line(axes: Any, places: Mapping[float, Spread | None], look: Look, label: str, *, error: bool = True) -> None:
+def line(axes: Any, places: Mapping[float, Spread | None], look: Look, label: str) -> None:
     """Draw what was measured as a line with its spreads; nothing where nothing was."""
-    known = {x: found for x, found in places.items() if found is not None}
-    if not known:
-        return
-    xs, means, spreads = list(known), [s.mean for s in known.values()], [s.std for s in known.values()]
-    bars: dict[str, Any] = {"yerr": spreads, "capsize": 2, "elinewidth": 0.8} if error else {}
-    axes.errorbar(xs, means, linestyle=look.line, linewidth=1.6, label=label, **look.marks, **bars)
+    known = {x: one for x, one in places.items() if one is not None}
+    if known:
+        means, spreads = [one.mean for one in known.values()], [one.std for one in known.values()]
+        bars = {"yerr": spreads, "capsize": 2, "elinewidth": 0.8}
+        axes.errorbar(list(known), means, linestyle=look.line, linewidth=1.6, label=label, **look.marks, **bars)
 
 
 def level(axes: Any, found: Spread | None, look: Look, label: str) -> None:
@@ -71,9 +69,9 @@ def level(axes: Any, found: Spread | None, look: Look, label: str) -> None:
         axes.axhline(found.mean, color=look.color, linestyle=look.line, linewidth=1.3, label=label, zorder=1)
 
 
-def tidy(axes: Any) -> None:
+def tidied(axes: Any) -> None:
     """Take away what tells nothing; say so where there is nothing to see."""
-    axes.grid(which="major", color=FAINT, linewidth=0.6)
+    axes.grid(which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     if not axes.has_data():
@@ -88,31 +86,23 @@ def legend(figure: Any, *, columns: int) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     if found:
-        figure.legend(
-            found.values(), found.keys(), loc="outside lower center", ncols=columns, frameon=False, fontsize=9
-        )
+        look = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
+        figure.legend(found.values(), found.keys(), ncols=columns, **look)
 
 
-def unit(table: str) -> str:
-    """Return what utility means on a set."""
-    return "AUC, %" if table == "credit" else "accuracy, %"
-
-
-def title(table: str, more: str = "") -> str:
-    """Return the title of a set's panel."""
-    return f"{SETS[table]}{more} ({unit(table)})"
+def title(t: str, more: str = "") -> str:
+    """Return the title of a set's panel, with what utility means there."""
+    return f"{SETS[t]}{more} ({'AUC, %' if t == 'credit' else 'accuracy, %'})"
 
 
 def below(axes: Any, lines: Sequence[str]) -> None:
     """Name in the picture what lies below it, so that the rest can be told apart."""
     if lines:
-        words = "\n".join(lines)
-        axes.text(
-            0.98, 0.02, f"below: {words}", transform=axes.transAxes, ha="right", va="bottom", fontsize=8, color=_GREY
-        )
+        place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
+        axes.text(0.98, 0.02, "below: " + "\n".join(lines), fontsize=8, color=_GREY, **place)
 
 
-def ticks(axes: Any, values: Sequence[float], labels: Iterable[str]) -> None:
+def ticks(axes: Any, values: Iterable[float], labels: Iterable[str]) -> None:
     """Mark exactly these places on the horizontal axis."""
     axes.set_xticks(list(values), list(labels))
     axes.xaxis.set_minor_locator(axes.xaxis.get_major_locator().__class__([]))

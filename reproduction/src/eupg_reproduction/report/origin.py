@@ -1,63 +1,51 @@
-"""Where the figures come from: which code, which machine, and what is missing."""
+"""Where the figures come from: which experiments, which code, which machines, and what is missing."""
 
 from __future__ import annotations
 
-from collections import Counter
+import pandas as pd
 
-from eupg_reproduction.experiment import Experiment
-from eupg_reproduction.report.book import REPEATS, Book, measured
-from eupg_reproduction.report.words import NONE, table
-from eupg_reproduction.results import Result, versions
+from eupg_reproduction.report.tidy import REPEATS, Book, measured
+from eupg_reproduction.results import versions as count_versions
 
 _HARDWARE = ("cpu", "cores", "system")
 
 
-def origin(book: Book) -> dict[str, str]:
-    """Return the values of the section on code and machines."""
-    used = book.used()
-    code = [[version, f"{count:,}"] for version, count in sorted(versions(used).items())]
-    return {
-        "experiments_table": table(["experiment", "what it asks", "cells", "measured", "peak MB"], _experiments(book)),
-        "versions_table": table(["code", "cells"], code),
-        "machines_table": table(["machine", "Python and libraries", "cells"], _machines(used)),
-        "cells": f"{len(used):,}",
-        "missing": f"{book.lacking():,}",
-    }
-
-
-def _experiments(book: Book) -> list[list[str]]:
+def experiments(book: Book) -> pd.DataFrame:
+    """Return one row per experiment: its cells, how many are missing, and the highest memory of a process, in MB."""
     rows = []
     for one in measured():
-        cells, missing = len(one.cells(REPEATS)), len(book.missing(one.name))
-        state = "all" if not missing else f"{cells - missing:,}; {missing:,} missing"
-        rows.append([f"`{one.name}`", one.about, f"{cells:,}", state, _peak(book, one)])
-    return rows
+        cells = one.cells(REPEATS)
+        lines = [book.results[cell.key].line for cell in cells if cell.key in book.results]
+        peaks = [line["peak_mb"] for line in lines if line.get("peak_mb") is not None]
+        row = {"experiment": one.name, "what it asks": one.about, "cells": len(cells), "measured": len(lines)}
+        rows.append(row | {"missing": len(cells) - len(lines), "peak MB": round(max(peaks)) if peaks else None})
+    return pd.DataFrame(rows)
 
 
-def _peak(book: Book, one: Experiment) -> str:
-    """Return the highest memory of a process that measured cells of an experiment, in MB."""
-    found = [book.results[cell.key].line.get("peak_mb") for cell in one.cells(REPEATS) if cell.key in book.results]
-    known = [float(value) for value in found if value is not None]
-    return f"{max(known):,.0f}" if known else NONE
+def versions(book: Book) -> pd.DataFrame:
+    """Return the code that made the results: version and commit, or a digest of its source."""
+    return pd.DataFrame(sorted(count_versions(book.used()).items()), columns=["code", "cells"])
 
 
-def _machines(used: list[Result]) -> list[list[str]]:
-    """Return one row a machine: a process knows only the libraries it has loaded, so what they know is put together."""
-    counts: Counter[str] = Counter()
-    libraries: dict[str, dict[str, set[str]]] = {}
-    for result in used:
+def machines(book: Book) -> pd.DataFrame:
+    """Return one row per machine; a process knows only the libraries it has loaded, so these are put together."""
+    rows: dict[str, dict[str, set[str]]] = {}
+    counts: dict[str, int] = {}
+    for result in book.used():
         known = result.line.get("machine", {})
-        name = ", ".join(
-            f"{known[word]}" if word != "cores" else f"{known[word]} cores" for word in _HARDWARE if word in known
-        )
+        words = [f"{known[word]}{' cores' if word == 'cores' else ''}" for word in _HARDWARE if word in known]
         # Pictures are measured on a GPU, which their results name.
-        name += f", {result.metrics['device']}" if "device" in result.metrics else ""
-        counts[name or "not recorded"] += 1
+        words += [str(result.metrics["device"])] if "device" in result.metrics else []
+        name = ", ".join(words) or "not recorded"
+        counts[name] = counts.get(name, 0) + 1
         for library, version in known.items():
             if library not in (*_HARDWARE, "note"):
-                libraries.setdefault(name, {}).setdefault(library, set()).add(str(version))
-    rows = []
-    for name, count in sorted(counts.items()):
-        words = [f"{library} {' and '.join(sorted(v))}" for library, v in libraries.get(name, {}).items()]
-        rows.append([name, ", ".join(words) or "not recorded", f"{count:,}"])
-    return rows
+                rows.setdefault(name, {}).setdefault(library, set()).add(str(version))
+    libraries = {
+        name: ", ".join(f"{library} {' and '.join(sorted(some))}" for library, some in rows.get(name, {}).items())
+        for name in sorted(counts)
+    }
+    return pd.DataFrame(
+        {"machine": name, "Python and libraries": text or "not recorded", "cells": counts[name]}
+        for name, text in libraries.items()
+    )

@@ -1,15 +1,17 @@
-"""Figures in words and in tables: how the report shows a mean, a difference, a range, and what is missing."""
+"""Figures in words: how the report shows a mean, a difference, a range, who beats whom, and what is missing."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
-from eupg_reproduction.report.book import REPEATS
+import pandas as pd
+
+from eupg_reproduction.report.tidy import REPEATS
 from eupg_reproduction.spread import Spread
 
-MISSING = "not measured yet"
-NONE = "–"
+MISSING, NONE = "not measured yet", "–"
 # The tables of people, over which sections go; NAMES has the pictures too.
 SETS = {"adult": "Adult", "heart": "Heart", "credit": "Credit"}
 NAMES = {**SETS, "cifar10": "CIFAR-10"}
@@ -20,33 +22,30 @@ MODELS = {
     "logistic": "logistic regression",
     "resnet18": "ResNet-18",
 }
+SHORT, EUPG = "Short retrain", ("EUPG k=30", "EUPG ε=1")
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table.
+def markdown(table: pd.DataFrame) -> str:
+    """Return a table as Markdown.
 
     Examples
     --------
-    >>> print(table(["a", "b"], [["1", "2"]]))
+    >>> print(markdown(pd.DataFrame([{"a": "1", "b": "2"}])))
     | a | b |
     | --- | --- |
     | 1 | 2 |
     """
-    lines = [head, ["---"] * len(head), *rows]
+    lines = [table.columns, ["---"] * table.shape[1], *table.itertuples(index=False)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def shown(found: Spread | None, decimals: int = 2, *, of: int = REPEATS) -> str:
-    """Show mean and deviation, and from how many repetitions where these are not five.
+def either(show: Callable[[float], str], value: float | None) -> str:
+    """Show a value, or that it is missing."""
+    return MISSING if value is None else show(value)
 
-    Parameters
-    ----------
-    found
-        What was measured.
-    decimals
-        How exactly.
-    of
-        How many repetitions there are to be. Where that is less than five, a single value is shown without a deviation.
+
+def shown(found: Spread | None, decimals: int = 2, *, of: int = REPEATS) -> str:
+    """Show mean and deviation, and from how many repetitions where these are not five, which is the rule.
 
     Examples
     --------
@@ -55,9 +54,7 @@ def shown(found: Spread | None, decimals: int = 2, *, of: int = REPEATS) -> str:
     >>> shown(Spread(94.1, 0.2, 2), of=3), shown(Spread(94.1, 0.0, 1), of=1)
     ('94.10 ± 0.20 (2 of 3)', '94.10 (1 run)')
     """
-    if found is None:
-        return MISSING
-    return _spread(found, decimals, of) + _runs(found.count, of)
+    return MISSING if found is None else _spread(found, decimals, of) + _runs(found.count, of)
 
 
 def _spread(found: Spread, decimals: int, of: int) -> str:
@@ -67,7 +64,6 @@ def _spread(found: Spread, decimals: int, of: int) -> str:
 
 
 def _runs(count: int, of: int) -> str:
-    """Say how many repetitions there are, unless it is all of the usual five."""
     if count != of:
         return f" ({count} of {of})"
     return "" if of == REPEATS else f" ({of} run{'s' if of > 1 else ''})"
@@ -92,17 +88,13 @@ def signed(difference: float, decimals: int = 2) -> str:
     ('+0.25', '−1.00', '0.00')
     """
     text = f"{abs(difference):.{decimals}f}"
-    if float(text) == 0:
-        return text
-    return ("+" if difference > 0 else "−") + text
+    return text if float(text) == 0 else ("+" if difference > 0 else "−") + text
 
 
 def against(ours: Spread | None, paper: Spread | None, *, of: int = REPEATS) -> list[str]:
     """Return four cells: ours, the paper's, the difference, and whether it lies inside the two spreads."""
-    if paper is None:
-        return [shown(ours, of=of), NONE, NONE, NONE]
-    if ours is None:
-        return [MISSING, str(paper), NONE, NONE]
+    if ours is None or paper is None:
+        return [shown(ours, of=of), str(paper or NONE), NONE, NONE]
     return [shown(ours, of=of), str(paper), signed(ours.minus(paper)), "yes" if ours.agrees(paper) else "no"]
 
 
@@ -122,13 +114,7 @@ def span(values: Iterable[float | None], decimals: int = 1, *, sign: bool = Fals
 
 
 def most(values: Iterable[float | None], decimals: int = 2) -> str:
-    """Say how far values lie from zero at most.
-
-    Examples
-    --------
-    >>> most([0.02, -0.11, None]), most([])
-    ('0.11', 'not measured yet')
-    """
+    """Say how far values lie from zero at most."""
     known = [abs(value) for value in values if value is not None]
     return f"{max(known):.{decimals}f}" if known else MISSING
 
@@ -141,35 +127,30 @@ def listed(words: Sequence[str], nothing: str = "nowhere") -> str:
     >>> listed(["a"]), listed(["a", "b", "c"]), listed([])
     ('a', 'a, b and c', 'nowhere')
     """
-    if not words:
-        return nothing
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+    if len(words) < 2:
+        return words[0] if words else nothing
+    return f"{', '.join(words[:-1])} and {words[-1]}"
 
 
 def percent(share: float) -> str:
-    """Show a share in percent.
-
-    Examples
-    --------
-    >>> percent(0.005), percent(0.9)
-    ('0.5 %', '90 %')
-    """
+    """Show a share in percent."""
     return f"{100 * share:g} %"
 
 
-def seconds(value: float | None) -> str:
-    """Show a time with three figures.
+def of_all(good: int, total: int, *, share: bool = False) -> str:
+    """Show a count of how many there are.
 
     Examples
     --------
-    >>> seconds(0.012345), seconds(1.2345), seconds(123.45)
-    ('0.0123', '1.23', '123')
+    >>> of_all(3, 4), of_all(3, 4, share=True), of_all(0, 0)
+    ('3 of 4', '3 of 4 (75 %)', 'not measured yet')
     """
-    if value is None:
-        return MISSING
-    if value >= 100:
-        return f"{value:.0f}"
-    return f"{value:.3g}"
+    return MISSING if not total else f"{good} of {total}" + (f" ({100 * good / total:.0f} %)" if share else "")
+
+
+def seconds(value: float) -> str:
+    """Show a time with three figures."""
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def timing(found: Spread | None, *, of: int = REPEATS) -> str:
@@ -177,10 +158,8 @@ def timing(found: Spread | None, *, of: int = REPEATS) -> str:
 
     Examples
     --------
-    >>> timing(Spread(9.51, 0.125, 5)), timing(Spread(0.0301, 0.002, 5)), timing(Spread(417.3, 0.44, 5))
-    ('9.51 ± 0.12', '0.0301 ± 0.0020', '417 ± 0')
-    >>> timing(Spread(417.3, 0.0, 1), of=1)
-    '417 (1 run)'
+    >>> timing(Spread(9.51, 0.125, 5)), timing(Spread(0.0301, 0.002, 5)), timing(Spread(417.3, 0.0, 1), of=1)
+    ('9.51 ± 0.12', '0.0301 ± 0.0020', '417 (1 run)')
     """
     if found is None:
         return MISSING
@@ -201,3 +180,50 @@ def ratio(value: float | None) -> str:
     if value >= 1000:
         return f"{float(f'{value:.3g}'):,.0f}×"
     return f"{value:.1f}×" if value >= 1 else f"{value:.2f}×"
+
+
+class Judged(NamedTuple):
+    """Who is ahead at one place: ``ahead``, ``level``, ``beaten``, ``one run`` or, where one is missing, None."""
+
+    place: str
+    side: str | None
+    difference: float | None
+
+    def named(self, decimals: int = 2) -> str:
+        """Name the place, with the difference."""
+        return f"{self.place} ({signed(self.difference or 0.0, decimals)})"
+
+
+def judge(place: str, ours: Spread | None, control: Spread | None) -> Judged:
+    """Hold a figure against its control's; level is inside the two spreads."""
+    if ours is None or control is None:
+        return Judged(place, None, None)
+    side = "level" if ours.agrees(control) else "ahead" if ours.mean > control.mean else "beaten"
+    return Judged(place, side, ours.minus(control))
+
+
+def verdict(method: str, places: Sequence[Judged], *, word: str = "on") -> str:
+    """Say where a method is beaten by its control, level with it and ahead of it; every place is named.
+
+    Examples
+    --------
+    >>> places = [judge("Adult", Spread(85.0, 0.1, 5), Spread(86.0, 0.1, 5)), Judged("Heart", None, None)]
+    >>> verdict("EUPG", places)
+    'EUPG is beaten on Adult (−1.00), level nowhere and ahead nowhere; Heart: not measured yet'
+    >>> verdict("EUPG", [Judged("the recipe", "one run", 2.0)], word="under")
+    'EUPG: under the recipe +2.00 in a single run, too few to judge'
+    """
+    unknown = [one.place for one in places if one.side is None]
+    if len(unknown) == len(places):
+        return f"{method}: {MISSING}"
+    sides = {side: [one.named() for one in places if one.side == side] for side in ("beaten", "level", "ahead")}
+    words = [f"{side} {f'{word} ' if some else ''}{listed(some)}" for side, some in sides.items()]
+    single = [f"{word} {o.place} {signed(o.difference or 0.0)} in a single run" for o in places if o.side == "one run"]
+    parts = [f"{method} is {words[0]}, {words[1]} and {words[2]}"] if any(sides.values()) else []
+    parts += [f"{'' if parts else f'{method}: '}{listed(single)}, too few to judge"] if single else []
+    return "; ".join(parts + ([f"{listed(unknown)}: {MISSING}"] if unknown else []))
+
+
+def sentences(verdicts: Iterable[str]) -> str:
+    """Put verdicts one after another, each on a line of a list."""
+    return "\n".join(f"  - {one}." for one in verdicts)
