@@ -4,9 +4,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from eupg_reproduction.cell import Cell
+from eupg_reproduction.experiment import Grid
 from eupg_reproduction.experiments import experiment
-from eupg_reproduction.report.book import Book, place
+from eupg_reproduction.report.tidy import Book
 from eupg_reproduction.results import Result
+
+
+def place(grid: Grid, t: str, model: str, method: str, changed: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The configuration of one place in a grid."""
+    settings = dict(grid.settings) | (changed or {})
+    return {"kind": grid.kind, "set": t, "model": model, "method": method, **settings}
 
 
 def result(config: dict[str, Any], metrics: dict[str, Any], seconds: dict[str, float] | None = None) -> Result:

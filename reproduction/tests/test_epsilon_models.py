@@ -29,12 +29,11 @@ from eupg_reproduction.epsilon_models import (
 )
 from eupg_reproduction.experiments import experiment
 from eupg_reproduction.kinds import KINDS
-from eupg_reproduction.report.audits import exposure_audit
-from eupg_reproduction.report.refuted import tried
+from eupg_reproduction.report.audits import refuted_claims, refuted_controls, tried
 from eupg_reproduction.report.words import MISSING
 from made_up import book, result
 from people import SCHEMA, people
-from test_report import row
+from reading import known, made, row
 
 RUNS = 24
 
@@ -241,18 +240,21 @@ CONTROLS = (
 
 
 def test_the_page_shows_claims_and_controls():
-    found = exposure_audit(book(shown("synthesis ε=1", 0.0, NEVER, 0.0, 1.0), *CONTROLS))
-    place = ("Adult", "logistic regression")
-    cells = row(found["epsilon_table"], "synthesis ε=1", *place, "0 %", NEVER)
-    assert cells == ["1", "nothing", "4.21", "500 + 500"]
-    assert row(found["epsilon_table"], "Unprotected", *place) == [
-        *("100 %", RAW, "– (control)", "3.90", "4.21", "500 + 500")
-    ]
-    assert row(found["epsilon_table"], "synthesis ε=4", *place, "0 %") == [NEVER, "4", MISSING, MISSING, MISSING]
-    assert found["epsilon_claims"] == (
+    groups = (shown("synthesis ε=1", 0.0, NEVER, 0.0, 1.0), *CONTROLS)
+    table, place = made(*groups)["epsilon_models"], {"set": "Adult", "model": "logistic regression"}
+    names = ("claimed ε", "refuted below", "at most", "runs with and without")
+
+    def figures(method, exposure, canary):
+        mine = row(table, **place, method=method, exposure=exposure, canary=canary)
+        return [mine[name] if known(mine[name]) else None for name in names]
+
+    assert figures("synthesis ε=1", 0.0, NEVER) == [1.0, 0.0, 4.21, 500]
+    assert figures("Unprotected", 1.0, RAW) == [None, 3.9, 4.21, 500]
+    assert figures("synthesis ε=4", 0.0, NEVER) == [4.0, None, None, None]
+    assert refuted_claims(book(*groups)) == (
         "None of the 1 claims is refuted; no bound is above 0. 0 of them claim more than these runs can refute."
     )
-    assert found["epsilon_controls"] == (
+    assert refuted_controls(book(*groups)) == (
         "Controls: without protection the bound is 3.90. Of 3 served models that see the canary raw, 1 exceed the ε of "
         "their base, so that it was the raw record that showed: synthesis ε=1, Adult logistic regression, 10 % "
         "exposed, seen raw (2.50). Controls in which nothing is found: synthesis ε=4, Adult logistic regression, 10 % "
@@ -262,25 +264,25 @@ def test_the_page_shows_claims_and_controls():
 
 def test_the_page_names_a_claim_that_is_refuted_and_one_that_withstands():
     fine = shown("synthesis ε=4", 1.0, NEVER, 1.25, 4.0)
-    assert exposure_audit(book(fine))["epsilon_claims"] == (
+    assert refuted_claims(book(fine)) == (
         "None of the 1 claims is refuted; the largest bound is that of synthesis ε=4, Adult logistic regression, 100 % "
         "exposed, never seen raw (1.25). 0 of them claim more than these runs can refute."
     )
-    beyond = exposure_audit(book(fine, shown("synthesis ε=10", 1.0, NEVER, 0.0, 10.0)))["epsilon_claims"]
+    beyond = refuted_claims(book(fine, shown("synthesis ε=10", 1.0, NEVER, 0.0, 10.0)))
     assert beyond.endswith("1 of them claim more than these runs can refute.")
     broken = shown("synthesis ε=1", 0.0, NEVER, 1.01, 1.0, model="xgboost")
-    assert exposure_audit(book(fine, broken))["epsilon_claims"] == (
+    assert refuted_claims(book(fine, broken)) == (
         "**1 of 2 claims are refuted** (below what): synthesis ε=1, Adult XGBoost, 0 % exposed, never seen raw (1.01)."
     )
     equal = shown("synthesis ε=1", 0.0, NEVER, 1.0, 1.0)
-    assert exposure_audit(book(equal))["epsilon_claims"].startswith("None of the 1 claims is refuted")
+    assert refuted_claims(book(equal)).startswith("None of the 1 claims is refuted")
 
 
 def test_nothing_measured_is_said_to_be_missing():
-    found = exposure_audit(book())
-    assert found["epsilon_claims"] == f"Claims: {MISSING}."
-    assert found["epsilon_controls"] == f"Controls: {MISSING}."
-    assert found["epsilon_table"].count(MISSING) == 3 * 32
+    assert refuted_claims(book()) == f"Claims: {MISSING}."
+    assert refuted_controls(book()) == f"Controls: {MISSING}."
+    table = made()["epsilon_models"]
+    assert table[["refuted below", "at most", "runs with and without"]].isna().to_numpy().sum() == 3 * 32
 
 
 def test_every_cell_of_the_experiment_stands_in_the_table():

@@ -1,4 +1,4 @@
-"""The page and its figures: made from the results file and the notes alone, and the committed ones are just that."""
+"""The page, its tables and figures: made from the results file and the template alone, and the committed ones are that."""
 
 import json
 import re
@@ -10,11 +10,10 @@ import pytest
 
 from eupg.errors import DataError
 from eupg_reproduction.cli import main
-from eupg_reproduction.report.agreement import compared, compared_pictures, reasons
-from eupg_reproduction.report.book import REPEATS, Book
 from eupg_reproduction.report.figures import FIGURES, draw
-from eupg_reproduction.report.notes import filled, note
-from eupg_reproduction.report.page import SECTIONS, book_of, page
+from eupg_reproduction.report.findings import misses, reasons
+from eupg_reproduction.report.page import csv, filled, page, tables, template
+from eupg_reproduction.report.tidy import REPEATS, Book
 from eupg_reproduction.report.words import MISSING
 from eupg_reproduction.results import read
 from lines import text
@@ -22,22 +21,31 @@ from made_up import book, exposed, quality
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCS = ROOT / "reproduction" / "results" / "bench.jsonl", ROOT / "docs"
-NOTES = sorted(
-    path.name.removesuffix(".md")
-    for path in files("eupg_reproduction").joinpath("notes").iterdir()
-    if path.name.endswith(".md")
-)
-# Decimals that a note may hold: settings, and the paper's own figures in words. All others are computed.
-FACTS = {"0.5", "0.3", "0.1", "0.25", "6.57", "2.7", "14.8"}
+# Decimals that the template may hold: settings, and shares of people. All others are computed.
+FACTS = {"0.5", "0.3", "0.1"}
 
 
 @pytest.fixture(scope="module")
 def committed() -> Book:
-    return book_of(RESULTS)
+    return Book.read(RESULTS)
 
 
-def test_the_committed_page_is_what_the_committed_results_give(committed):
-    assert (DOCS / "results.md").read_text(encoding="utf-8") == page(committed), "run eupg-reproduction report"
+@pytest.fixture(scope="module")
+def made(committed):
+    return tables(committed)
+
+
+def test_the_committed_page_is_what_the_committed_results_give(committed, made):
+    assert (DOCS / "results.md").read_text(encoding="utf-8") == page(committed, made), "run eupg-reproduction report"
+
+
+def test_the_committed_tables_are_what_the_committed_results_give(made):
+    kept = {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "results").iterdir()}
+    assert kept == {name: csv(table) for name, table in made.items()}, "run eupg-reproduction report"
+
+
+def test_the_page_is_short():
+    assert len((DOCS / "results.md").read_text(encoding="utf-8").replace("|", " ").split()) < 3_600
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -87,13 +95,15 @@ def _after(book, table, model, recipe, method):
     return f"{sum(found) / len(found):.1f}"
 
 
-def test_every_miss_of_the_committed_results_is_explained(committed):
-    for cell in (*compared(committed), *compared_pictures(committed)):
-        assert not cell.missed or (cell.table, cell.model, cell.method) in reasons(), cell[:5]
+def test_every_miss_of_the_committed_results_is_explained(made):
+    table = misses(made["agreement"])
+    assert len(table)
+    assert set(zip(table["set"], table["model"], table["method"], strict=True)) <= set(reasons())
+    assert "not explained yet" not in set(table["why"])
 
 
-def test_links_inside_the_page_lead_to_a_heading(committed):
-    text = page(committed)
+def test_links_inside_the_page_lead_to_a_heading_and_links_to_tables_to_a_table(committed, made):
+    text = page(committed, made)
     headings = {
         re.sub(r"[^\w -]", "", line.lstrip("# ").lower()).replace(" ", "-")
         for line in text.splitlines()
@@ -102,28 +112,24 @@ def test_links_inside_the_page_lead_to_a_heading(committed):
     links = re.findall(r"\]\(#([^)]+)\)", text)
     assert links
     assert set(links) <= headings
+    linked = re.findall(r"\]\(results/(\w+)\.csv\)", text)
+    assert set(linked) == set(made)
 
 
-def test_every_note_belongs_to_a_section():
-    assert sorted(SECTIONS) == NOTES
-
-
-@pytest.mark.parametrize("name", SECTIONS)
-def test_every_place_of_a_note_is_filled_even_where_nothing_was_measured(name):
-    text = filled(note(name), SECTIONS[name](book()))
-    assert not re.search(r"\{\w*\}", text)
-    assert "None" not in text
-    assert "nan" not in text
+def test_every_place_of_the_template_is_filled_even_where_nothing_was_measured():
+    text = page(book())
+    assert not re.search(r"\{[{%]|[}%]\}", text)
+    assert not re.search(r"\bNone\b|\bnan\b", text)
 
 
 def test_a_place_that_nothing_fills_is_an_error():
-    with pytest.raises(DataError, match="a note asks for 'wrong', which its section does not compute: it has right"):
-        filled("{right} and {wrong}", {"right": "1"})
+    with pytest.raises(DataError, match="the template asks for what is not computed .*'wrong' is undefined"):
+        filled("{{ right }} and {{ wrong }}", {"right": "1"})
 
 
-@pytest.mark.parametrize("name", SECTIONS)
-def test_a_note_states_no_figure_that_was_not_computed(name):
-    assert set(re.findall(r"\d+\.\d+", note(name))) <= FACTS
+def test_the_template_states_no_figure_that_was_not_computed():
+    words = re.sub(r"\{\{.*?\}\}|\{%.*?%\}|`[^`]*`|ε ?= ?[\d.]+", "", template())
+    assert set(re.findall(r"\d+\.\d+", words)) <= FACTS
 
 
 def test_nothing_measured_gives_a_page_without_figures_of_ours():
@@ -147,14 +153,15 @@ def test_the_same_results_draw_the_same_file(tmp_path):
     assert one == two
 
 
-def test_the_command_writes_page_and_figures(tmp_path, capsys):
+def test_the_command_writes_page_tables_and_figures(tmp_path, capsys):
     results, out = tmp_path / "r.jsonl", tmp_path / "docs"
     results.write_text(text(*(r.line for r in quality("Retrain", [85.1, 85.3]))), encoding="utf-8")
     assert main(["report", "--results", str(results), "--out", str(out), "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     assert said["cells"] == 2
     assert said["missing"] > 1000
-    assert sorted(map(str, [out / "results.md", *(out / "figures").iterdir()])) == sorted(said["written"])
+    written = [out / "results.md", *(out / "figures").iterdir(), *(out / "results").iterdir()]
+    assert sorted(map(str, written)) == sorted(said["written"])
     assert "85.20 ± 0.10 (2 of 5)" in (out / "results.md").read_text(encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from eupg_reproduction.report.tidy import REPEATS, Book, measured
+from eupg_reproduction.report.tidy import Book, cells, measured
 from eupg_reproduction.results import versions as count_versions
 
 _HARDWARE = ("cpu", "cores", "system")
@@ -14,11 +14,11 @@ def experiments(book: Book) -> pd.DataFrame:
     """Return one row per experiment: its cells, how many are missing, and the highest memory of a process, in MB."""
     rows = []
     for one in measured():
-        cells = one.cells(REPEATS)
-        lines = [book.results[cell.key].line for cell in cells if cell.key in book.results]
+        keys = cells(one.name)
+        lines = [book.results[key].line for key in keys if key in book.results]
         peaks = [line["peak_mb"] for line in lines if line.get("peak_mb") is not None]
-        row = {"experiment": one.name, "what it asks": one.about, "cells": len(cells), "measured": len(lines)}
-        rows.append(row | {"missing": len(cells) - len(lines), "peak MB": round(max(peaks)) if peaks else None})
+        row = {"experiment": one.name, "what it asks": one.about, "cells": len(keys), "measured": len(lines)}
+        rows.append(row | {"missing": len(keys) - len(lines), "peak MB": round(max(peaks)) if peaks else None})
     return pd.DataFrame(rows)
 
 

@@ -132,8 +132,7 @@ def exposure(book: Book, name: str) -> pd.DataFrame:
             kept = book.values(where, "kept_base")
             row["base kept, %"] = 100 * sum(kept) / len(kept) if kept else None
         for phase in ("train", "finetune", "erase outside"):
-            times = book.values(where, f"seconds.{phase}")
-            row[f"{phase}, s"] = median(times) if times else None
+            row[f"{phase}, s"] = _of(median, book.values(where, f"seconds.{phase}"))
         rows.append(row)
     return pd.DataFrame(rows)
 
@@ -157,11 +156,15 @@ def runtime(book: Book, name: str) -> pd.DataFrame:
         for what in ("files", "models", "bytes"):
             size = mean_of(book.spread(where, f"storage.{what}"))
             row["MB" if what == "bytes" else what] = size / 1e6 if size and what == "bytes" else size
-        for word, figure in (("prediction, µs", "inference_us_a_record"), ("peak, MB", "peak_mb")):
-            values = book.values(where, figure)
-            row[word] = None if not values else median(values) if "µs" in word else max(values)
+        row["prediction, µs"] = _of(median, book.values(where, "inference_us_a_record"))
+        row["peak, MB"] = _of(max, book.values(where, "peak_mb"))
+        row["forget, s, median"] = _of(median, book.values(where, FORGET))
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _of(summary: Callable[[list[float]], float], values: list[float]) -> float | None:
+    return summary(values) if values else None
 
 
 def minus(one: float | None, other: float | None) -> float | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
@@ -70,7 +69,7 @@ class Book:
         self.linkage, self.searched, self.torn = dict(linkage or {}), searched, torn
         self.results = {result.cell.key: result for result in results}
         self.table = tidy(self.results.values())
-        self._figures: dict[tuple[str, str], dict[int, float]] = {}
+        self._figures: dict[tuple[frozenset[tuple[str, Value]], str], dict[int, float]] = {}
         counted = self.table[self.table.repetition < self.table.place.map(lambda p: _counts().get(p) or REPEATS)]
         for place, figure, number, value in counted[["place", "figure", "repetition", "value"]].itertuples(index=False):
             self._figures.setdefault((place, figure), {})[number] = value
@@ -131,18 +130,25 @@ def measured() -> list[Experiment]:
 
 
 @cache
+def cells(name: str) -> Mapping[str, Cell]:
+    """Return the cells of an experiment by their keys."""
+    return {cell.key: cell for cell in experiment(name).cells(REPEATS)}
+
+
+@cache
 def _cells() -> Mapping[str, Cell]:
     # Experiments share cells: the one that asks for most repetitions counts.
-    return {cell.key: cell for one in measured() for cell in one.cells(REPEATS)}
+    return {key: cell for one in measured() for key, cell in cells(one.name).items()}
 
 
+@cache
 def wanted() -> frozenset[str]:
     """Return the keys of all cells of the report."""
     return frozenset(_cells())
 
 
 @cache
-def _counts() -> Mapping[str, int]:
+def _counts() -> Mapping[frozenset[tuple[str, Value]], int]:
     return Counter(name_of(cell.config) for cell in _cells().values())
 
 
@@ -176,6 +182,6 @@ def place(name: str, t: str, model: str, method: str, **swept: Value) -> dict[st
     return matching[0]
 
 
-def name_of(config: Where) -> str:
-    """Return a configuration's name, whatever the repetition."""
-    return json.dumps({k: v for k, v in config.items() if k != "repetition"}, sort_keys=True)
+def name_of(config: Where) -> frozenset[tuple[str, Value]]:
+    """Return what names a configuration, whatever the repetition."""
+    return frozenset(item for item in config.items() if item[0] != "repetition")
