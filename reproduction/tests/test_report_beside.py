@@ -8,15 +8,24 @@ import pytest
 from eupg.errors import DataError
 from eupg.learn.resnet_recipes import resnet18_finetuner
 from eupg_reproduction.picture_recipes import BETTER, PAPER, recipe_words
-from eupg_reproduction.report.linkage import FILE, Linkage, read_linkage
-from eupg_reproduction.report.page import book_of
-from eupg_reproduction.report.picture_places import blocks
-from eupg_reproduction.report.picture_search import BASE, SCRATCH, Searched, read_search, search_table
-from eupg_reproduction.report.picture_search import FILE as SEARCH
-from eupg_reproduction.report.pictures import images
-from eupg_reproduction.report.words import MISSING
+from eupg_reproduction.report.beside import (
+    BASE,
+    LINKAGE,
+    SCRATCH,
+    SEARCH,
+    Linkage,
+    Searched,
+    read_linkage,
+    read_search,
+    search_rank,
+    search_tables,
+)
+from eupg_reproduction.report.findings import block_table
+from eupg_reproduction.report.page import page, tables
+from eupg_reproduction.report.tidy import Book, places
+from eupg_reproduction.report.words import MISSING, markdown
 from made_up import book, pictured
-from test_report import row
+from reading import cells, row
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
 
@@ -29,19 +38,22 @@ def results_in(folder):
 
 def test_what_matching_blocks_finds_is_read_from_beside_the_results(tmp_path):
     shares = Linkage(6000, 3000, 99.94, 12.5, 3.4, 2.81, 4.1, 3.333, 81.12, 80.3, 82.0, 57.0)
-    (tmp_path / FILE).write_text(json.dumps([{"block": 8, **shares._asdict()}]), encoding="utf-8")
-    made = book_of(results_in(tmp_path))
+    (tmp_path / LINKAGE).write_text(json.dumps([{"block": 8, **shares._asdict()}]), encoding="utf-8")
+    made = Book.read(results_in(tmp_path))
     assert made.linkage == {8: shares}
-    found = images(made)
-    eight = ["99.9 %", "12.5 %", "3.4 % (2.8 to 4.1)", "3.3 %", "81.1 % (80.3 to 82.0)", "57.0 %"]
-    assert row(found["shown_table"], "8×8") == eight
-    assert row(found["shown_table"], "4×4") == [MISSING] * 6
-    assert (found["shown_pictures"], found["shown_originals"]) == ("6,000", "3,000")
-    assert images(book())["shown_pictures"] == MISSING
+    table = tables(made)["block_linkage"]
+    assert row(table, block=8) == {"block": 8, **shares._asdict()}
+    assert list(table["block"]) == [8]
+    shown = markdown(block_table(tables(made)))
+    assert cells(shown, "8×8")[-1] == "57.0 %"
+    assert cells(shown, "4×4")[-1] == MISSING
+    assert cells(markdown(block_table(tables(book()))), "8×8")[-1] == MISSING
 
 
 def test_the_blocks_that_were_measured_are_those_of_the_table():
-    assert sorted(read_linkage(RESULTS)) == list(blocks())
+    methods = dict.fromkeys(str(where["method"]) for where in places("blocks_resnet18"))
+    sizes = [int(method.rpartition("×")[2]) if "×" in method else 1 for method in methods]
+    assert sorted(read_linkage(RESULTS)) == sizes == [1, 2, 4, 8, 16]
 
 
 def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
@@ -68,26 +80,28 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
         lines.append({"what": {"start": "single", **variant, **change}, "held_out": held_out})
     lines.append({"what": {"start": SCRATCH, "variant": "still", **BETTER}, "held_out": 86.5})
     (tmp_path / SEARCH).write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-    found = images(book_of(results_in(tmp_path)))
-    assert row(found["search_table"], f"**{recipe_words(BETTER)}**") == ["88.0", "87.0", "87.5"]
-    assert row(found["search_table"], "the paper's") == ["86.0", "80.0", "83.0"]
-    assert row(found["search_table"], "the base alone") == ["60.0", "–", "–"]
-    assert row(found["search_table"], "the base alone, training 2") == ["61.0", "–", "–"]
-    assert row(found["search_table"], "shifts of 2 pixels") == ["90.0", "–", "–"]
-    assert "99.0" not in found["search_table"]
-    assert row(found["search_bases"], "k=30") == ["–", "99.0", "99.0"]
-    assert row(found["search_bases"], "closer") == ["70.0", "–", "91.0"]
-    assert "never tuned" not in found["search_bases"]
-    assert "single" not in found["search_bases"]
-    assert row(found["search_variants"], "single") == ["82.0 (87.0)", "83.0 (88.5)", "–"]
-    assert row(found["search_variants"], SCRATCH) == ["80.0 (87.0)", "–", "– (86.5)"]
-    assert found["search_rank"] == "the best of the 3 recipes that were tried from both"
+    searched = read_search(tmp_path)
+    found = {name: markdown(table) for name, table in search_tables(searched).items()}
+    assert cells(found["recipes"], f"**{recipe_words(BETTER)}**") == ["88.0", "87.0", "87.5"]
+    assert cells(found["recipes"], "the paper's") == ["86.0", "80.0", "83.0"]
+    assert cells(found["recipes"], "the base alone") == ["60.0", "–", "–"]
+    assert cells(found["recipes"], "the base alone, training 2") == ["61.0", "–", "–"]
+    assert cells(found["recipes"], "shifts of 2 pixels") == ["90.0", "–", "–"]
+    assert "99.0" not in found["recipes"]
+    assert cells(found["bases"], "k=30") == ["–", "99.0", "99.0"]
+    assert cells(found["bases"], "closer") == ["70.0", "–", "91.0"]
+    assert "never tuned" not in found["bases"]
+    assert "single" not in found["bases"]
+    assert cells(found["variants"], "single") == ["82.0 (87.0)", "83.0 (88.5)", "–"]
+    assert cells(found["variants"], SCRATCH) == ["80.0 (87.0)", "–", "– (86.5)"]
+    assert search_rank(searched) == "the best of the 3 recipes that were tried from both"
 
 
 def test_a_recipe_that_was_not_the_best_is_called_so():
     searched = Searched({recipe_words(BETTER): {BASE: 88.0, SCRATCH: 86.0}, "another": {BASE: 89.0, SCRATCH: 86.0}})
-    assert search_table(searched)["search_rank"] == "number 2 of the 2 recipes that were tried from both"
-    assert search_table(Searched())["search_rank"] == search_table(Searched())["search_table"] == MISSING
+    assert search_rank(searched) == "number 2 of the 2 recipes that were tried from both"
+    assert search_rank(Searched()) == MISSING
+    assert all(table.empty for table in search_tables(Searched()).values())
 
 
 @pytest.mark.parametrize("text", ["{", "3", '{"what": {}}', '{"what": 3, "held_out": 1}'])
@@ -99,7 +113,7 @@ def test_a_file_of_a_search_that_is_none_is_refused(text, tmp_path):
 
 @pytest.mark.parametrize("text", ["{", "3", '[{"block": 8}]', '[{"block": "x"}]', "[1]"])
 def test_a_file_of_matched_blocks_that_is_none_is_refused(text, tmp_path):
-    (tmp_path / FILE).write_text(text, encoding="utf-8")
+    (tmp_path / LINKAGE).write_text(text, encoding="utf-8")
     with pytest.raises(DataError, match="must be a list of objects with block, pictures, originals, unique_blocks"):
         read_linkage(tmp_path)
 
@@ -110,4 +124,4 @@ def test_the_papers_recipe_is_told_as_it_is():
     assert {name: PAPER[name] for name in names} | {"padding": 4} == PAPER
     assert {name: getattr(paper, name) for name in names} == {name: PAPER[name] for name in names}
     assert (paper.augment.padding, paper.augment.border) == (PAPER["padding"], "zero")
-    assert "learning rate 0.05, weight decay 0.0005" in search_table(Searched())["search_paper"]
+    assert "the paper's: learning rate 0.05, weight decay 0.0005" in page(book())
