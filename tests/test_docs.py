@@ -10,7 +10,7 @@ import pytest
 import eupg
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "reproduction").glob("*.md"))]
 
 
 def test_readme_example_prints_what_the_readme_shows(tmp_path):

@@ -8,7 +8,7 @@ import numpy as np
 from benchmarks.timing import Result, median_s
 from eupg.protect.microaggregation import mdav, partitioned_mdav, within_group_sse
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from protect.oracle_mdav import plain_mean, textbook_mdav
 
 K = 30

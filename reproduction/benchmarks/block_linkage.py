@@ -4,7 +4,7 @@ Needs CIFAR-10 and the public network (EUPG_DATA). A random part of the training
 k = 30 on the features that the better recipe groups pictures by. For each size of a block two adversaries try
 their luck: one who holds an original looks for its blocks in a release (``patch_linkage``; one original a group, so
 several releases are made), and one who holds the release alone puts blocks together by their edges (``jigsaw``). All
-draws are seeded. The file's format: ``eupg_reproduction.report.linkage``.
+draws are seeded. The file's format: ``eupg_reproduction.report.beside``.
 
 A part of the pictures is not all of them. In a larger release fewer blocks are unique and groups hold pictures that
 are more alike, so both adversaries have it a little harder: of 600 pictures 98 % of single pixels are unique and 61 %
@@ -29,7 +29,7 @@ from eupg.protect.release import Release
 from eupg.rng import Seeded
 from eupg_reproduction.picture_methods import device
 from eupg_reproduction.picture_recipes import FEATURES
-from eupg_reproduction.report.linkage import FILE
+from eupg_reproduction.report.beside import LINKAGE as FILE
 
 K, BLOCKS, SEED, CONFIDENCE = 30, (1, 2, 4, 8, 16), 7, 0.95
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What blocks of permuted pictures show.")
     parser.add_argument("--pictures", type=int, default=6_000)
     parser.add_argument("--releases", type=int, default=15, help="each adds one original a group")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results") / FILE)
+    parser.add_argument("--results", type=Path, default=Path("results") / FILE)
     options = parser.parse_args()
     data = drawn(options.pictures)
     groups = PixelPermutation(K, features=EfficientNetLite0(**FEATURES), device=device()).groups(data)

@@ -18,7 +18,7 @@ from eupg.protect.pixels import PixelPermutation
 from eupg.protect.public_features import PixelFeatures
 from eupg.rng import Randomness, Seeded
 
-FIGURE = Path(__file__).resolve().parents[1] / "docs" / "figures" / "protected_pictures.png"
+FIGURE = Path(__file__).resolve().parents[2] / "docs" / "figures" / "protected_pictures.png"
 SIDE, STRIDE, K = 128, 48, 10
 SHOWN = (3, 20, 44, 60, 84, 121, 140)
 ROWS: dict[str, Mechanism | None] = {"original": None} | {

@@ -220,7 +220,7 @@ def moving_momentum() -> Iterator[None]:
 def main() -> None:
     """Search."""
     parser = argparse.ArgumentParser(description="How to fine-tune a ResNet-18 in five epochs.")
-    parser.add_argument("--results", type=Path, default=Path("benchmarks/results/search_resnet.jsonl"))
+    parser.add_argument("--results", type=Path, default=Path("results/search_resnet.jsonl"))
     parser.add_argument("--minutes", type=float, default=4.0, help="after which no run is begun")
     parser.add_argument("--compile", action="store_true", help="fuse kernels, which pays in long searches")
     options = parser.parse_args()

@@ -1,8 +1,8 @@
 """No number was lost when the long page became a short one with tables beside it.
 
-``golden/results_before.md.gz`` is the page of 26,000 words, made from the same results. A number of it must be on the new
-page or in a table beside it, exactly or in more decimals; a number of a table must stand in a row that names the same
-set, model and method.
+``golden/results_before.md.gz`` is the page of 26,000 words, made from the same results. A number of it must be on the
+new page or in a table beside it, exactly or in more decimals; a number of a table must stand in a row that names the
+same set, model and method.
 """
 
 import csv

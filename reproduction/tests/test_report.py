@@ -83,9 +83,8 @@ def test_where_a_method_is_beaten_by_its_control_is_said():
             quality("EUPG k=30", [eupg - 0.1, eupg + 0.1], table=table),
             quality("Short retrain", [short], table=table),
         ]
-    assert (
-        "EUPG k=30 is beaten on Adult (−1.00), level on Heart (−0.05) and ahead on Credit (+1.00)."
-        in control(made(*groups)["quality_mlp"], ["EUPG k=30"])
+    assert "EUPG k=30 is beaten on Adult (−1.00), level on Heart (−0.05) and ahead on Credit (+1.00)." in control(
+        made(*groups)["quality_mlp"], ["EUPG k=30"]
     )
 
 

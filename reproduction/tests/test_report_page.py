@@ -1,4 +1,4 @@
-"""The page, its tables and figures: made from the results file and the template alone, and the committed ones are that."""
+"""Page, tables and figures are made from the results file and the template alone, and the committed ones are that."""
 
 import json
 import re
@@ -123,7 +123,7 @@ def test_every_place_of_the_template_is_filled_even_where_nothing_was_measured()
 
 
 def test_a_place_that_nothing_fills_is_an_error():
-    with pytest.raises(DataError, match="the template asks for what is not computed .*'wrong' is undefined"):
+    with pytest.raises(DataError, match=r"the template asks for what is not computed .*'wrong' is undefined"):
         filled("{{ right }} and {{ wrong }}", {"right": "1"})
 
 

@@ -16,7 +16,7 @@ THREE = [line(m) for m in ("Retrain", "SISA", "EUPG ε=1")]
 WHOLE = text(*THREE).encode()
 HERE = Path(__file__).parent
 # Every sixtieth line of the committed results as it was written when each line named machine and claim in full.
-FULL = [json.loads(one) for one in gzip.open(HERE / "golden" / "full_lines.jsonl.gz", "rt", encoding="utf-8")]
+FULL = [json.loads(one) for one in gzip.decompress((HERE / "golden" / "full_lines.jsonl.gz").read_bytes()).splitlines()]
 
 
 def test_a_file_that_is_not_there_is_empty(tmp_path):

@@ -86,7 +86,6 @@ def read(path: Path) -> Contents:
         if "id" in line:
             continue
         result = _result(line, shared, path, number)
-        line = result.line
         lines += 1
         mark = (result.cell.key, result.version)
         repeated += mark in seen

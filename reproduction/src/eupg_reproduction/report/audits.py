@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -44,7 +44,7 @@ def audited_groups(book: Book) -> pd.DataFrame:
     """Return what membership inference finds before any erasure, of people seen raw and never seen raw."""
     rows = []
     for where in places("exposure_audit"):
-        row = {"method": where["method"], "exposure": where["exposure"], "set": SETS[str(where["set"])]}
+        row: dict[str, Any] = {"method": where["method"], "exposure": where["exposure"], "set": SETS[str(where["set"])]}
         for group in GROUPS:
             auc, count = book.spread(where, f"{group}.auc"), covered(book, where, group)
             row |= {f"{group}, AUC": mean_of(auc), f"{group}, AUC ±": auc.std if auc else None}
@@ -93,9 +93,9 @@ class Tried(NamedTuple):
 def tried(book: Book) -> Iterator[Tried]:
     """Yield every way of the experiment, claims and controls, whether it was measured or not."""
     for where in places("epsilon_models"):
-        names = [str(where[key]) for key in ("method", "set", "model")]
-        found = [book.values(where, figure) for figure in ("bound.epsilon", "most", "runs")]
-        one = Tried(*names, float(where["exposure"]), str(where["canary"]), None, *found)
+        method, t, model, canary = (str(where[key]) for key in ("method", "set", "model", "canary"))
+        bounds, mosts, counts = (book.values(where, figure) for figure in ("bound.epsilon", "most", "runs"))
+        one = Tried(method, t, model, float(where["exposure"]), canary, None, bounds, mosts, counts)
         yield one._replace(claimed=one.base if one.canary == NEVER else None)
 
 

@@ -181,7 +181,7 @@ def epochs(axes: Any, book: Book) -> None:
     for one, t in zip(grid[0], SETS, strict=True):
         curves = {method: curve(book, t, method) for method in (*EUPG, SHORT, _CERTIFIED)}
         for method, by_epochs in curves.items():
-            line(one, by_epochs, LOOKS[method], method)
+            line(one, {float(n): found for n, found in by_epochs.items()}, LOOKS[method], method)
         level(one, book.at("quality_mlp", t, "mlp", "Retrain"), LOOKS["Retrain"], "Retrain, 50 epochs")
         one.set_title(title(t), fontsize=10)
         tidied(one)
@@ -253,8 +253,8 @@ def images_epochs(axes: Any, book: Book) -> None:
 def _curves(axes: Any, book: Book, ours: Mapping[str, Mapping[int, Spread]], counts: Sequence[int]) -> None:
     """Draw all methods, what the paper printed beside ours with hollow markers."""
     for method, found in ours.items():
-        line(axes, {n: found.get(n) for n in counts}, LOOKS[method], method)
-        printed = {n: published("ft_epochs", "cifar10", "resnet18", method, "utility", epochs=n) for n in counts}
+        line(axes, {float(n): found.get(n) for n in counts}, LOOKS[method], method)
+        printed = {float(n): published("ft_epochs", "cifar10", "resnet18", method, "utility", epochs=n) for n in counts}
         line(axes, printed, replace(LOOKS[method], hollow=True, line=":"), f"{method}, paper")
     level(axes, _pictured(book, "Retrain"), LOOKS["Retrain"], "Retrain, 100 epochs")
 
@@ -262,7 +262,9 @@ def _curves(axes: Any, book: Book, ours: Mapping[str, Mapping[int, Spread]], cou
 def images_blocks(axes: Any, book: Book) -> None:
     """Draw utility and what an attack finds against the size of a permuted block, the base alone and fine-tuned."""
     figure, grid = axes.figure, panels(axes, 1, 2)
-    sizes = {2**i: str(where["method"]) for i, where in enumerate(w for w in places("blocks_resnet18") if w["finetune"])}
+    sizes = {
+        2**i: str(where["method"]) for i, where in enumerate(w for w in places("blocks_resnet18") if w["finetune"])
+    }
     look = LOOKS[EUPG[0]]
     for one, (name, label) in zip(
         grid[0], ((UTILITY, "accuracy, %"), (RMIA, "RMIA AUC after forgetting, %")), strict=True

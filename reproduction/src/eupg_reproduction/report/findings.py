@@ -47,12 +47,12 @@ _MEDIAN = "forget, s, median"
 _GROUPS = {"trees": ("XGBoost", "LightGBM"), "mlp": ("MLP",), "logistic": ("logistic regression",)}
 
 
-def figure(row: Mapping[str, Any], name: str = "utility after", decimals: int = 2) -> str:
+def figure(row: Mapping[Any, Any], name: str = "utility after", decimals: int = 2) -> str:
     """Show a figure of a row with its spread and its repetitions."""
     return shown(spread(row, name), decimals, of=int(row["asked"]))
 
 
-def spread(row: Mapping[str, Any], name: str) -> Spread | None:
+def spread(row: Mapping[Any, Any], name: str) -> Spread | None:
     """Return a figure of a row as mean and deviation."""
     return None if pd.isna(row[name]) else Spread(row[name], row[f"{name} ±"], int(row["runs"]))
 
@@ -71,7 +71,7 @@ def numbers(column: pd.Series[float]) -> list[float | None]:
 def range_of(
     table: pd.DataFrame, column: str, /, *, decimals: int = 1, sign: bool = False, flip: bool = False, **where: Any
 ) -> str:
-    """Say from where to where a column goes in the rows with these values; flipped, by how much the control is ahead."""
+    """Say from where to where a column goes in these rows; flipped, by how much the control is ahead."""
     values = numbers(pick(table, **where)[column])
     return span([None if v is None else -v if flip else v for v in values], decimals, sign=sign)
 
@@ -123,6 +123,7 @@ def audit_table(made: Tables) -> pd.DataFrame:
 
 
 def covered_in(table: pd.DataFrame) -> Covered:
+    """Count the audits after unlearning in these rows whose interval covers 50."""
     return Covered(int(table["covers 50"].sum()), int(table["runs"].sum()))
 
 
@@ -133,7 +134,9 @@ def frontier_table(table: pd.DataFrame, method: str, shares: tuple[float, ...]) 
     rows = rows.assign(share=rows["exposure"].map(percent))
     wide = pivot(rows, map(percent, shares), map(_bold, rows.to_dict("records")), by="share")
     alone = pick(table, method=method, exposure=0.0)
-    for place, (column, word) in enumerate({"utility": "base alone", "short retrain": "short retrain, all seen"}.items()):
+    for place, (column, word) in enumerate(
+        {"utility": "base alone", "short retrain": "short retrain, all seen"}.items()
+    ):
         wide.insert(1 + place, word, [MISSING if pd.isna(v) else f"{v:.1f}" for v in alone[column]])
     return wide
 
@@ -143,7 +146,9 @@ def _bold(row: Mapping[Any, Any]) -> str:
     words = [MISSING if pd.isna(value) else f"{value:.1f}" for value in both.values()]
     if words == [MISSING, MISSING]:
         return MISSING
-    return " / ".join(f"**{text}**" if row["from scratch, side"] == side else text for side, text in zip(both, words, strict=True))
+    return " / ".join(
+        f"**{text}**" if row["from scratch, side"] == side else text for side, text in zip(both, words, strict=True)
+    )
 
 
 def base_table(made: Tables) -> pd.DataFrame:
@@ -170,8 +175,8 @@ def block_table(made: Tables) -> pd.DataFrame:
         cells |= {"after 5 epochs": figure(row), "above the short retrain": NONE if pd.isna(apart) else signed(apart)}
         rows.append(cells | {"RMIA AUC after": figure(row, "AUC after", 1), "rows put together again": rebuilt})
     short = only(made["better_resnet18"], method=SHORT)
-    cells = ["short retrain", NONE, figure(short), NONE, figure(short, "AUC after", 1), NONE]
-    return pd.DataFrame([*rows, dict(zip(rows[0], cells, strict=True))])
+    last = ["short retrain", NONE, figure(short), NONE, figure(short, "AUC after", 1), NONE]
+    return pd.DataFrame([*rows, dict(zip(rows[0], last, strict=True))])
 
 
 def outside(made: Tables) -> str:
@@ -218,10 +223,8 @@ def best(made: Tables, t: str, method: str, exposure: float = 0.0) -> str:
     """Name the best utility over the models at an exposure; 0 is a base alone."""
     every = pd.concat([made["exposure"], made["synthesis"]])
     known = pick(every, set=t, method=method, exposure=exposure).dropna(subset="utility")
-    if known.empty:
-        return MISSING
-    top = known.loc[known["utility"].idxmax()] if known.index.is_unique else known.sort_values("utility").iloc[-1]
-    return f"{top['utility']:.1f} ({top['model']})"
+    top = max(known.to_dict("records"), key=lambda row: row["utility"], default=None)
+    return MISSING if top is None else f"{top['utility']:.1f} ({top['model']})"
 
 
 def spoilt(book: Book) -> dict[str, str]:
@@ -234,10 +237,13 @@ def spoilt(book: Book) -> dict[str, str]:
     apart = wide.drop(columns=0.0).sub(wide[0.0], axis=0).stack().dropna()
     if apart.empty:
         return {"worse": MISSING, "worst": MISSING}
-    means = apart.groupby(level=["set", "model", "method", "exposure"]).mean()
-    t, model, method, share = means.idxmin()
-    place = f"{SETS[t]} {MODELS[model]}, {method}, {percent(share)} exposed"
-    return {"worse": f"{(apart < -0.1).sum():,} of {len(apart):,} draws", "worst": f"{signed(means.min())} ({place})"}
+    means = apart.to_frame("apart").groupby(level=["set", "model", "method", "exposure"]).mean().reset_index()
+    worst = means.sort_values("apart").to_dict("records")[0]
+    place = f"{SETS[worst['set']]} {MODELS[worst['model']]}, {worst['method']}, {percent(worst['exposure'])} exposed"
+    return {
+        "worse": f"{(apart < -0.1).sum():,} of {len(apart):,} draws",
+        "worst": f"{signed(worst['apart'])} ({place})",
+    }
 
 
 def cheaper(costs: pd.DataFrame) -> dict[str, str]:
@@ -276,9 +282,11 @@ def _places(known: Mapping[str, bool]) -> str:
 
 def short_faster(times: pd.DataFrame) -> str:
     """Say where a short retrain forgets faster than EUPG with k=30."""
-    wide = pick(times, method=(SHORT, EUPG[0])).pivot(index=["model", "set"], columns="method", values=_MEDIAN)
-    known = wide.reindex(dict.fromkeys(zip(times["model"], times["set"], strict=True))).dropna()
-    return _places({f"{t} {model}": row[SHORT] < row[EUPG[0]] for (model, t), row in known.iterrows()})  # type: ignore[misc]
+    places = {}
+    for short, eupg in zip(*(pick(times, method=m).to_dict("records") for m in (SHORT, EUPG[0])), strict=True):
+        if not pd.isna(short[_MEDIAN]) and not pd.isna(eupg[_MEDIAN]):
+            places[f"{short['set']} {short['model']}"] = bool(short[_MEDIAN] < eupg[_MEDIAN])
+    return _places(places)
 
 
 def reached(cells: pd.DataFrame) -> str:
@@ -298,24 +306,28 @@ def agreement_table(cells: pd.DataFrame) -> pd.DataFrame:
         better, worse = int((known > WITHIN).sum()), int((known < -WITHIN).sum())
         row = {"table of the paper": name, "utility cells": len(mine), "within 0.5": len(known) - better - worse}
         row |= {"better by more": better, "worse by more": worse, "not measured yet": len(mine) - len(known)}
-        rows.append({k: str(v) for k, v in (row | {"inside the two spreads": int((mine["inside"] == "yes").sum())}).items()})
+        rows.append(
+            {k: str(v) for k, v in (row | {"inside the two spreads": int((mine["inside"] == "yes").sum())}).items()}
+        )
     return pd.DataFrame(rows)
 
 
 def misses(cells: pd.DataFrame) -> pd.DataFrame:
     """Return each set, model and method that misses the paper's utility, by how much, and the reason from the notes."""
     rows = []
-    for place, mine in cells[cells["difference"] < -WITHIN].groupby(["set", "model", "method"], sort=False):
+    missed_cells = cells[cells["difference"] < -WITHIN]
+    for place in dict.fromkeys(missed_cells[["set", "model", "method"]].itertuples(index=False, name=None)):
+        mine = pick(missed_cells, set=place[0], model=place[1], method=place[2])
         apart = [f"{signed(one)} {when}" for one, when in zip(mine["difference"], mine["when"], strict=True)]
-        names = dict(zip(("set", "model", "method"), place, strict=True))
-        why = reasons().get((names["set"], names["model"], names["method"]), "not explained yet")
-        rows.append(names | {"missed by": listed(apart), "why": why})
+        rows.append((*place, listed(apart), reasons().get(place, "not explained yet")))
     return pd.DataFrame(rows, columns=["set", "model", "method", "missed by", "why"])
 
 
 def missed(table: pd.DataFrame) -> str:
     """Name the misses in one sentence."""
-    return listed([f"{t} {model} {method} ({apart})" for t, model, method, apart, _ in table.itertuples(index=False)], "none")
+    return listed(
+        [f"{t} {model} {method} ({apart})" for t, model, method, apart, _ in table.itertuples(index=False)], "none"
+    )
 
 
 def reasons() -> dict[tuple[str, str, str], str]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import pandas as pd
 
 from eupg_reproduction.report import findings
@@ -86,7 +83,10 @@ def _reaches(paper: pd.DataFrame, better: pd.DataFrame, method: str, least: floa
     rows = {name: only(table, method=method) for name, table in (("the paper's recipe", paper), ("the better", better))}
     controls = [figure(only(table, method=SHORT)) for table in (paper, better)]
     known = [one.mean for row in rows.values() if (one := spread(row, "utility after"))]
-    beside = [f"{name} {figure(row)}, short retrain {short}" for (name, row), short in zip(rows.items(), controls, strict=True)]
+    beside = [
+        f"{name} {figure(row)}, short retrain {short}"
+        for (name, row), short in zip(rows.items(), controls, strict=True)
+    ]
     words = f"images, {method} after unlearning, 5 epochs by either recipe: at least the paper's {least:g}"
     return words, "; ".join(beside) if known else MISSING, met(max(known) >= least if known else None)
 
@@ -98,7 +98,7 @@ def _best_block(made: Tables) -> Goal:
     tuned = pick(made["blocks_resnet18"], finetune=5).dropna(subset="utility after")
     if tuned.empty:
         return words, MISSING, MISSING
-    best: Mapping[str, Any] = tuned.loc[tuned["utility after"].idxmax()].to_dict()
+    best = max(tuned.to_dict("records"), key=lambda row: row["utility after"])
     row = only(made["better_resnet18"], method=SHORT)
     ours, short = spread(best, "utility after"), spread(row, "utility after")
     assert ours is not None

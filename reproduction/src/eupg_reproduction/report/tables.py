@@ -86,7 +86,7 @@ def quality(book: Book, name: str) -> pd.DataFrame:
 
 
 def _controls(where: Mapping[str, Value]) -> dict[str, dict[str, Value]]:
-    """Return what is changed of a place to find its controls: both retrainings, the plain method, the paper's recipe."""
+    """Return what is changed of a place to find its controls: both retrainings, plain method, the paper's recipe."""
     method = str(where["method"])
     controls: dict[str, dict[str, Value]] = {"short retrain": {"method": SHORT}, "Retrain": {"method": "Retrain"}}
     controls |= {"plain": {"method": EUPG[1] if "label" in method else method.partition(",")[0]}}
@@ -183,7 +183,7 @@ def speed_up(book: Book, where: Mapping[str, Value]) -> Spread | None:
     # Retrain has no fine-tuning of its own, and on pictures only the paper's recipe.
     alike = {name: where[name] for name in ("kind", "set", "model")}
     bases = {one["recipe"]: one for name in _TIMED for one in by_name(name, "Retrain") if alike.items() <= one.items()}
-    base = bases.get(where["recipe"]) or bases.get("paper", where)
+    base: Mapping[str, Value] = bases.get(where["recipe"]) or bases.get("paper") or where
     times, slow = book.values(where, FORGET), book.values(base, FORGET)
     if not times or not slow:
         return None
@@ -206,8 +206,10 @@ def speed_ups(times: pd.DataFrame) -> pd.DataFrame:
     """Return speed-ups over Retrain by model and method: the mean over the sets, as the paper averages."""
     columns = ["speed-up", "speed-up, paper"]
     columns = [name for name in columns if name in times]
-    means = times.groupby(["model", "method"], sort=False)[columns].agg(lambda some: some.mean(skipna=False))
-    means["difference"] = means["speed-up"] - means.get("speed-up, paper")
+    groups = times.groupby(["model", "method"], sort=False)[columns]
+    # A mean needs all sets.
+    means = groups.mean().where(groups.count().eq(groups.size(), axis=0))
+    means["difference"] = means["speed-up"] - means.get("speed-up, paper", float("nan"))
     return means.reset_index()
 
 
@@ -300,16 +302,20 @@ def agreement(made: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
             table, figure = made.get(name, pd.DataFrame()), f"utility {phase}"
             if f"{figure}, paper" not in table:
                 continue
-            once = table["forget"].ne(0.05) if name == "forget_ratio" else table["finetune"].ne(5 if "epochs" in name else -1)
+            once = (
+                table["forget"].ne(0.05)
+                if name == "forget_ratio"
+                else table["finetune"].ne(5 if "epochs" in name else -1)
+            )
             mine = table[table[f"{figure}, paper"].notna() & once]
-            when = [_when(name, phase, row) for _, row in mine.iterrows()]
+            when = [_when(name, phase, row) for row in mine.to_dict("records")]
             columns = {figure: "ours", **{f"{figure}{end}": end[2:] for end in (", paper", ", difference", ", inside")}}
             part = mine[["set", "model", "method", *columns]].rename(columns=columns)
             parts.append(part.assign(table=name.replace("sisa", "quality"), when=when))
     return pd.concat(parts, ignore_index=True)
 
 
-def _when(name: str, phase: str, row: Mapping[str, Any]) -> str:
+def _when(name: str, phase: str, row: Mapping[Any, Any]) -> str:
     if name == "forget_ratio":
         return f"{percent(row['forget'])} forgotten"
     return f"after {row['finetune']} epochs" if "epochs" in name else phase

@@ -99,9 +99,7 @@ class Book:
         values = self.values(where, figure)
         return Spread.of(values) if values else None
 
-    def at(
-        self, name: str, t: str, model: str, method: str, figure: str = UTILITY, **swept: Value
-    ) -> Spread | None:
+    def at(self, name: str, t: str, model: str, method: str, figure: str = UTILITY, **swept: Value) -> Spread | None:
         """Return a figure of an experiment; by default utility after forgetting."""
         return self.spread(place(name, t, model, method, **swept), figure)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import pandas as pd
@@ -35,13 +34,8 @@ def markdown(table: pd.DataFrame) -> str:
     | --- | --- |
     | 1 | 2 |
     """
-    lines = [table.columns, ["---"] * table.shape[1], *table.itertuples(index=False)]
+    lines = [list(table.columns), ["---"] * table.shape[1], *table.to_numpy().tolist()]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def either(show: Callable[[float], str], value: float | None) -> str:
-    """Show a value, or that it is missing."""
-    return MISSING if value is None else show(value)
 
 
 def shown(found: Spread | None, decimals: int = 2, *, of: int = REPEATS) -> str:
@@ -74,11 +68,6 @@ def met(good: object) -> str:
     return MISSING if good is None else "yes" if good else "no"
 
 
-def mean(found: Spread | None, decimals: int = 1) -> str:
-    """Show the mean alone."""
-    return MISSING if found is None else f"{found.mean:.{decimals}f}"
-
-
 def signed(difference: float, decimals: int = 2) -> str:
     """Show a difference with its sign; what rounds to nothing has none.
 
@@ -89,13 +78,6 @@ def signed(difference: float, decimals: int = 2) -> str:
     """
     text = f"{abs(difference):.{decimals}f}"
     return text if float(text) == 0 else ("+" if difference > 0 else "−") + text
-
-
-def against(ours: Spread | None, paper: Spread | None, *, of: int = REPEATS) -> list[str]:
-    """Return four cells: ours, the paper's, the difference, and whether it lies inside the two spreads."""
-    if ours is None or paper is None:
-        return [shown(ours, of=of), str(paper or NONE), NONE, NONE]
-    return [shown(ours, of=of), str(paper), signed(ours.minus(paper)), "yes" if ours.agrees(paper) else "no"]
 
 
 def span(values: Iterable[float | None], decimals: int = 1, *, sign: bool = False) -> str:
@@ -146,25 +128,6 @@ def of_all(good: int, total: int, *, share: bool = False) -> str:
     ('3 of 4', '3 of 4 (75 %)', 'not measured yet')
     """
     return MISSING if not total else f"{good} of {total}" + (f" ({100 * good / total:.0f} %)" if share else "")
-
-
-def seconds(value: float) -> str:
-    """Show a time with three figures."""
-    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-
-
-def timing(found: Spread | None, *, of: int = REPEATS) -> str:
-    """Show a time with three figures, and its deviation with as many decimals; runs are told only where not five.
-
-    Examples
-    --------
-    >>> timing(Spread(9.51, 0.125, 5)), timing(Spread(0.0301, 0.002, 5)), timing(Spread(417.3, 0.0, 1), of=1)
-    ('9.51 ± 0.12', '0.0301 ± 0.0020', '417 (1 run)')
-    """
-    if found is None:
-        return MISSING
-    decimals = max(0, 2 - math.floor(math.log10(found.mean))) if found.mean > 0 else 2
-    return _spread(found, decimals, of) + (_runs(found.count, of) if of < REPEATS else "")
 
 
 def ratio(value: float | None) -> str:
