@@ -125,7 +125,7 @@ class Attack:
     mechanism: Mechanism | None
 
     def scores(self, cells: Sequence[Cell], runs: int, rng: Randomness) -> Scores:
-        """Return log-odds of the canary's label: with it and without it, one row a run, one column a cell."""
+        """Return log-odds of the canary's label: with it and without it, one row per run, one column per cell."""
         out = np.empty((2, runs, len(cells)))
         for side, there in enumerate((True, False)):
             data = self.people.plus(self.target) if there else self.people

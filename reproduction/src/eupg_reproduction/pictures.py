@@ -1,4 +1,4 @@
-"""Quality of forgetting on pictures, on a GPU: utility, membership inference, seconds by phase; one method a cell.
+"""Quality of forgetting on pictures, on a GPU: utility, membership inference, seconds by phase; one method per cell.
 
 Reference models are shared by all repetitions. Each sees a random half of all pictures, training and test alike, in
 pairs of a half and its complement: so every scored picture, asked to be forgotten or never seen, is outside of exactly

@@ -1,4 +1,4 @@
-"""Quality of forgetting: utility and membership inference before and after, one method a cell.
+"""Quality of forgetting: utility and membership inference before and after, one method per cell.
 
 All methods of a repetition share who asks and the split. The reference models of the audit, trained from scratch with
 the methods' own learner, are shared by all repetitions. What methods begin with alike is trained once, and what

@@ -132,9 +132,9 @@ def _definitions(lines: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
 def compact(line: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return a line that names machine and claim by their ids, and what these ids stand for."""
     short, shared = dict(line), dict[str, Any]()
-    if isinstance(line.get("machine"), dict):
+    if line.get("machine") and isinstance(line["machine"], dict):
         short["machine"] = _name(line["machine"], shared)
-    if isinstance(line["metrics"].get("claim"), dict):
+    if line["metrics"].get("claim") and isinstance(line["metrics"]["claim"], dict):
         short["metrics"] = {**line["metrics"], "claim": _name(line["metrics"]["claim"], shared)}
     return short, shared
 

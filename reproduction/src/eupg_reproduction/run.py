@@ -26,7 +26,7 @@ from eupg_reproduction.results import Contents, Result, Writer, read
 from eupg_reproduction.version import code_version, source_digest
 
 Tell = Callable[[str], None]
-# One thread a process: more would fight over the same cores, and no method gets more than another.
+# One thread per process: more would fight over the same cores, and no method gets more than another.
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT"), "1"
 )
@@ -118,7 +118,7 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
         Processes side by side, of one thread each. Measurements of time run before all others, one at a time; what
         they train is not trained again.
     tell
-        Called with one sentence a finished cell.
+        Called with one sentence per finished cell.
     """
     check_counts(jobs=jobs)
     apart = [job for job in plan.jobs if kind(job.kind).alone]

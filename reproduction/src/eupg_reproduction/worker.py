@@ -55,7 +55,7 @@ def _listen(jobs: queue.Queue[str]) -> None:
 
 
 def _job(configs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield one message a finished cell, then that the job is done, or what went wrong."""
+    """Yield one message per finished cell, then that the job is done, or what went wrong."""
     forget_peak_memory()
     spent = time.process_time()
     cells = [Cell.of(config) for config in configs]

@@ -231,17 +231,18 @@ def spoilt(book: Book) -> dict[str, str]:
     """Count the draws, of every protection and exposure, in which fine-tuning made the base worse; name the worst."""
     exposed = pick(book.table, figure="utility", kind="exposure", set=tuple(SETS)) if len(book.table) else book.table
     drawn = exposed[exposed["repetition"] < REPEATS]
-    if drawn.empty or 0.0 not in set(drawn["exposure"]):
+    if drawn.empty:
         return {"worse": MISSING, "worst": MISSING}
-    wide = drawn.pivot(index=["set", "model", "method", "repetition"], columns="exposure", values="value")
-    apart = wide.drop(columns=0.0).sub(wide[0.0], axis=0).stack().dropna()
-    if apart.empty:
+    keys = ["set", "model", "method", "repetition"]
+    both = drawn[drawn["exposure"] > 0].merge(drawn[drawn["exposure"] == 0], on=keys, suffixes=("", " of the base"))
+    if both.empty:
         return {"worse": MISSING, "worst": MISSING}
-    means = apart.to_frame("apart").groupby(level=["set", "model", "method", "exposure"]).mean().reset_index()
+    both["apart"] = both["value"] - both["value of the base"]
+    means = both.groupby([*keys[:3], "exposure"], sort=False)["apart"].mean().reset_index()
     worst = means.sort_values("apart").to_dict("records")[0]
     place = f"{SETS[worst['set']]} {MODELS[worst['model']]}, {worst['method']}, {percent(worst['exposure'])} exposed"
     return {
-        "worse": f"{(apart < -0.1).sum():,} of {len(apart):,} draws",
+        "worse": f"{(both['apart'] < -0.1).sum():,} of {len(both):,} draws",
         "worst": f"{signed(worst['apart'])} ({place})",
     }
 
