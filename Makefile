@@ -31,7 +31,7 @@ lint: $(VENV)/.test
 check: lint test
 
 bench: $(VENV)/.test
-	$(BIN)/python -m benchmarks
+	cd reproduction && ../$(BIN)/python -m benchmarks
 
 soak: $(VENV)/.test
 	OMP_NUM_THREADS=1 EUPG_KILL_POINTS=3000 $(BIN)/python -m pytest tests/e2e/test_crash.py
@@ -49,7 +49,7 @@ $(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/.venv
 	$(PIP) install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
-$(VENV)/.test: requirements/test.txt requirements/demo.txt pyproject.toml | $(VENV)/.venv
+$(VENV)/.test: requirements/test.txt requirements/demo.txt pyproject.toml reproduction/pyproject.toml | $(VENV)/.venv
 	$(PIP) install --quiet -r requirements/test.txt
-	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	$(PIP) install --quiet --no-deps --no-build-isolation -e . -e reproduction
 	@touch $@ $(VENV)/.demo

@@ -11,7 +11,7 @@ import pytest
 import eupg
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "reproduction").glob("*.md"))]
 
 
 # A notebook's cells run in a ``__main__`` that has no file.

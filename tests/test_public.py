@@ -54,6 +54,19 @@ def test_command_line_names_the_extra_to_install():
     assert "needs xgboost: pip install 'eupg[demo]'" in " ".join(result.stdout.split())
 
 
+def test_the_help_says_where_the_experiments_are():
+    result = run("import sys; from eupg.cli import main; sys.exit(main(['--help']))")
+    assert "eupg-reproduction" in "".join(result.stdout.split())
+    assert "bench" not in result.stdout
+
+
+def test_the_library_runs_without_the_reproduction_of_the_paper():
+    code = "import sys; sys.modules['eupg_reproduction'] = None\n"
+    code += "from eupg.cli.names import LEARNERS, careful_recipe, recipe\n"
+    code += "print([bool(recipe(name) and careful_recipe(name)) for name in LEARNERS])"
+    assert run(code).stdout.strip() == "[True, True, True, True]"
+
+
 def test_protect_offers_mdav_as_a_function():
     from eupg.protect import mdav
 

@@ -29,8 +29,8 @@ def test_a_short_retrain_is_not_held_back_by_steps_for_a_long_training():
     given = recipe("lightgbm")
     seen, asked = learnable()
     losses = []
-    for learner in (given.brisk, given.learner):
-        found = learner.fit(seen, effort=given.short, rng=np.random.default_rng(0)).predict_proba(asked.X)
+    for learner in (given.short, given.learner):
+        found = learner.fit(seen, effort=given.short_effort, rng=np.random.default_rng(0)).predict_proba(asked.X)
         losses.append(-np.log(np.clip(found[np.arange(len(asked)), asked.y], 1e-6, 1)).mean())
     assert losses[0] < losses[1]
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from eupg.certify.summary import readable
-from eupg.cli.names import LEARNERS, SOURCES, Recipe, recipe, source, split
+from eupg.cli.names import LEARNERS, SOURCES, recipe, source, split
 from eupg.cli.progress import steps
 from eupg.cli.tables import Columns, add_column_options, read_records
 from eupg.errors import ParameterError
@@ -20,6 +20,7 @@ from eupg.errors import ParameterError
 if TYPE_CHECKING:
     from eupg.data.sources import Source
     from eupg.forget.unlearner import Unlearner
+    from eupg.learn.recipes import Recipe
 
 METHODS = ("retrain", "short-retrain", "sisa", "certified-sp", "kanonymity", "dp")
 _WITH_K, _WITH_EPSILON = ("kanonymity",), ("certified-sp", "dp")
@@ -118,7 +119,7 @@ def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]
     from eupg.protect.local_dp import LocalDP
 
     learner = given.learner
-    full, short = options.effort or given.full, options.finetune or given.short
+    full, short = options.effort or given.pretrain, options.finetune or given.finetune
     everything = [name for name in METHODS if name != "certified-sp" or isinstance(learner, NoisyLearner)]
     asked = options.methods.split(",") if options.methods else everything
     unknown = [name for name in asked if name not in METHODS]
@@ -131,7 +132,7 @@ def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]
                 "or add one of them to --methods"
             )
     k, epsilon = 30 if options.k is None else options.k, 1.0 if options.epsilon is None else options.epsilon
-    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.brisk, short)}
+    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.short, short)}
     if "sisa" in asked:
         methods["SISA"] = SISA(learner, full)
     if "certified-sp" in asked:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from eupg import __version__
 from eupg.certify.summary import readable
-from eupg.cli import bench, compare, demo, evidence, plan, predict, requests, training, webhook
+from eupg.cli import compare, demo, evidence, plan, predict, requests, training, webhook
 from eupg.errors import EupgError, MissingFramework
 
 # What the commands need, and the extra that brings it.
@@ -24,12 +24,17 @@ _EXTRAS = {
     "matplotlib": "demo",
     "statsmodels": "demo",
 }
-_COMMANDS = (demo, plan, training, predict, requests, evidence, webhook, compare, bench)
+_COMMANDS = (demo, plan, training, predict, requests, evidence, webhook, compare)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
-    parser = argparse.ArgumentParser(prog="eupg", description="Forget a person's data, with a stated guarantee.")
+    parser = argparse.ArgumentParser(
+        prog="eupg",
+        description="Forget a person's data, with a stated guarantee.",
+        epilog="The experiments behind docs/results.md have a command of their own, eupg-reproduction: see the folder "
+        "reproduction/ of the source.",
+    )
     parser.add_argument("--version", action="version", version=f"eupg {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for module in _COMMANDS:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
     from eupg.forget.protected_training import ProtectedTraining
     from eupg.learn.learner import Learner
-    from eupg.learn.recipes import Recipe as CarefulRecipe
+    from eupg.learn.recipes import Recipe
     from eupg.protect.mechanism import Mechanism
 
 SOURCES = ("rand_hie", "adult", "heart", "credit")
@@ -36,36 +35,20 @@ PARAMETERS = {
 }
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """A learner with the efforts it is used with: epochs or trees of a full training, and of a fine-tuning.
-
-    ``brisk`` is the learner of a short retrain, which ends early with steps that suit a long training.
-    """
-
-    learner: Learner
-    full: int
-    short: int
-    brisk: Learner
-
-
 def recipe(name: str, table: str = "") -> Recipe:
-    """Return a learner by name, with the paper's settings where it has some for the table."""
-    from eupg.bench.methods import EFFORTS, careful, plain
+    """Return the paper's recipe for a learner by name, with its settings for the table where it has some."""
+    from eupg.learn.recipes import paper_recipe
 
     _check_learner(name)
-    learner = plain(name, table, threads=0)
-    # The paper's own steps are large.
-    brisk = learner if name in ("mlp", "xgboost") else careful(name).short
-    return Recipe(learner, *EFFORTS[name], brisk)
+    return paper_recipe(name, table)
 
 
-def careful_recipe(name: str) -> CarefulRecipe:
+def careful_recipe(name: str) -> Recipe:
     """Return the library's one rule for base models and fine-tuning, for a learner by name."""
-    from eupg.bench.methods import careful
+    from eupg.learn import recipes
 
     _check_learner(name)
-    return careful(name)
+    return recipes.careful_recipe(name)
 
 
 def _check_learner(name: str) -> None:

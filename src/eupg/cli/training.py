@@ -119,9 +119,9 @@ def _method(options: argparse.Namespace) -> EUPG:
 
     if options.exposure is None or options.exposure == 1:
         given = recipe(options.learner)
-        base, effort = base_recipe(options, given.learner, given.full)
+        base, effort = base_recipe(options, given.learner, given.pretrain)
         full = effort if options.pretrain is None else options.pretrain
-        short = given.short if options.finetune is None else options.finetune
+        short = given.finetune if options.finetune is None else options.finetune
         return EUPG(mechanism(options), base, full, short)
     rule = careful_recipe(options.learner)
     base, effort = base_recipe(options, rule.learner, rule.pretrain)

@@ -1,7 +1,7 @@
 """The training loops of networks: tensors stay on the device, no DataLoader, no worker processes.
 
 On tables the cost of a step is overhead, not arithmetic, so each epoch shuffles the resident tensors once and slices
-them, the optimiser is fused, and small networks run on one thread (two are slower there; see ``benchmarks/``).
+them, the optimiser is fused, and small networks run on one thread (two are slower there; ``reproduction/benchmarks``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""The experiments of the paper and those beside them, with their results and the report about them."""

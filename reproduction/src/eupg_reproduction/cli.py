@@ -1,0 +1,183 @@
+"""``eupg-reproduction``: the paper's experiments and those beside them, in small cells that can be resumed."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from eupg.cli.workspace import add_command, show
+from eupg.errors import EupgError
+
+if TYPE_CHECKING:
+    from eupg_reproduction.run import Plan
+
+RESULTS, DOCS = Path("reproduction/results/bench.jsonl"), Path("docs")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit status."""
+    options = _parser().parse_args(arguments)
+    # With --json the story moves to standard error and leaves output to the JSON.
+    console = Console(stderr=options.json, highlight=False)
+    try:
+        status: int = options.run(options, console)
+        return status
+    except EupgError as error:
+        console.print(f"[bold red]eupg-reproduction:[/] {escape(str(error))}")
+        return 2
+    except KeyboardInterrupt:
+        console.print("[bold red]eupg-reproduction:[/] interrupted; the next run computes what is missing")
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    text = "The experiments of the paper and those beside them. Default paths are those of a checkout's root."
+    parser = argparse.ArgumentParser(prog="eupg-reproduction", description=text)
+    parts = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    listed = add_command(parts, "list", "what can be run, and how long it takes", _list, workspace=False)
+    listed.add_argument("--repeats", type=int, default=5)
+    _add_results(listed)
+    ran = add_command(parts, "run", "run what is missing from the results file", _run, workspace=False)
+    ran.add_argument(
+        "names", nargs="+", metavar="NAME", help="experiments, all or images; eupg-reproduction list names them"
+    )
+    ran.add_argument("--repeats", type=int, default=5, help="repetitions of each cell (default 5)")
+    ran.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side (default: cores)")
+    ran.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="FILTER",
+        help="only cells with this setting (set=adult, model=mlp, repetition=0) or these words in their name; may be "
+        "repeated, and all must hold",
+    )
+    ran.add_argument("--fresh", action="store_true", help="compute everything again, whatever the file holds")
+    ran.add_argument("--dry-run", action="store_true", help="say what would be computed and reused, and stop")
+    _add_results(ran)
+    told = add_command(
+        parts, "report", "write the pages of results, their tables and figures", _report, workspace=False
+    )
+    told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
+    _add_results(told)
+    return parser
+
+
+def _add_results(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FILE", help=f"default {RESULTS}")
+
+
+def _list(options: argparse.Namespace, console: Console) -> int:
+    from eupg_reproduction.experiments import EXPERIMENTS, minutes_of_all
+    from eupg_reproduction.results import read
+    from eupg_reproduction.run import check_counts
+
+    check_counts(repeats=options.repeats)
+    known = read(options.results).newest
+    rows = []
+    table = Table("experiment", "cells", "done", "core min", "what it asks")
+    for one in EXPERIMENTS:
+        cells = one.cells(options.repeats)
+        done = sum(cell.key in known for cell in cells)
+        minutes = f"{one.core_minutes:g}{' GPU' if one.gpu else ''}"
+        table.add_row(one.name, str(len(cells)), str(done), minutes, one.about)
+        row = {"name": one.name, "cells": len(cells), "done": done, "core_minutes": one.core_minutes}
+        rows.append({**row, "gpu": one.gpu, "about": one.about})
+    console.print(table)
+    console.print(
+        f"Cells at {options.repeats} repetitions, fewer where an experiment has no more, done in {options.results}; "
+        "minutes on one core for 5 repetitions as a part of all, which makes once what experiments share, or on one "
+        "GPU for all of its own; measured on one repetition. all: every experiment without a GPU but the smoke test, "
+        f"about {minutes_of_all(2):.0f} min on 2 cores; images: every one on a GPU."
+    )
+    if options.json:
+        sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def _run(options: argparse.Namespace, console: Console) -> int:
+    from eupg_reproduction.run import check_counts, elapsed, plan, run
+    from eupg_reproduction.version import code_version
+
+    check_counts(jobs=options.jobs)
+    planned = plan(options.names, options.results, repeats=options.repeats, only=options.only, fresh=options.fresh)
+    console.print(f"This code is {code_version()}.", markup=False)
+    if planned.torn:
+        console.print(_torn(planned.torn, options.results), markup=False)
+    for line in _reuse(planned, fresh=options.fresh):
+        console.print(line, markup=False)
+    console.print(
+        f"To compute: {planned.cells} cells in {len(planned.jobs)} jobs, into {options.results}.", markup=False
+    )
+    values = {
+        "computed": 0,
+        "reused": len(planned.reused),
+        "torn": planned.torn,
+        "failed": [],
+        "version": code_version(),
+    }
+    if not options.dry_run and planned.jobs:
+        started = time.monotonic()
+        done = run(
+            planned,
+            options.results,
+            jobs=options.jobs,
+            tell=lambda line: console.print(line, markup=False, soft_wrap=True),
+        )
+        values |= {"computed": done.written, "failed": list(done.failed)}
+        console.print(f"Computed {done.written} cells in {elapsed(started)}; {len(done.failed)} jobs failed.")
+        for line in done.failed:
+            console.print(f"failed: {line}", markup=False, soft_wrap=True)
+    if options.json:
+        sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+    return int(bool(values["failed"]))
+
+
+def _report(options: argparse.Namespace, console: Console) -> int:
+    from eupg_reproduction.report.page import write
+    from eupg_reproduction.report.tidy import Book
+
+    book = Book.read(options.results)
+    written = write(book, options.out)
+    values = {
+        "cells": len(book.used()),
+        "missing": book.lacking(),
+        "torn": book.torn,
+        "written": [str(path) for path in written],
+    }
+    count = {suffix: sum(path.suffix == suffix for path in written) for suffix in (".csv", ".svg")}
+    words = f"Wrote {written[0]}, {count['.csv']} tables and {count['.svg']} figures from {values['cells']} cells; "
+    words += f"{values['missing']} missing."
+    if book.torn:
+        words += f" {_torn(book.torn, options.results)}"
+    show(options, console, words, values, wrap=False)
+    return 0
+
+
+def _torn(lines: int, path: Path) -> str:
+    return f"Cut off or not JSON, and not counted: {lines} lines of {path}."
+
+
+def _reuse(planned: Plan, *, fresh: bool) -> list[str]:
+    """Say what is not computed again, and which code made it."""
+    from eupg_reproduction.results import versions
+    from eupg_reproduction.version import code_version
+
+    if fresh:
+        return ["Nothing is reused (--fresh)."]
+    if not planned.reused:
+        return ["Nothing is reused: the file holds none of these cells."]
+    counts = versions(planned.reused)
+    lines = [f"Reused: {count} cells made by {version}" for version, count in sorted(counts.items())]
+    if set(counts) != {code_version()}:
+        lines.append("Some of these were made by other code than this; --fresh computes them again.")
+    return lines

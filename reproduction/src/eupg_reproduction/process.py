@@ -1,0 +1,73 @@
+"""A process that measures: jobs go in as lines, what was found comes back as lines."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
+
+from eupg.errors import MeasurementFailed
+from eupg_reproduction.cell import Job
+from eupg_reproduction.worker import END
+
+
+class Process:
+    """One process that measures; a new one is started where the last one died."""
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self._environment = environment
+        self._process: subprocess.Popen[str] | None = None
+
+    def messages(self, job: Job) -> Iterator[dict[str, Any]]:
+        """Send a job and yield what comes back."""
+        process = self._running()
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps([cell.config for cell in job.cells]) + "\n")
+        process.stdin.flush()
+        for line in process.stdout:
+            message = json.loads(line)
+            if message.get("done"):
+                return
+            yield message
+            if "error" in message:
+                return
+        raise MeasurementFailed(
+            f"the process that measured it ended with status {process.wait()}, out of memory perhaps: run it "
+            "again, with fewer jobs side by side"
+        )
+
+    def _running(self) -> subprocess.Popen[str]:
+        if self._process is not None and self._process.poll() is not None:
+            self.end()
+        if self._process is None:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "eupg_reproduction.worker"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                env=self._environment,
+            )
+        return self._process
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # What it was sent and never read is lost with it.
+        with suppress(OSError):
+            process.stdin.write(END)
+            process.stdin.close()
+        try:
+            process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        process.stdout.close()
