@@ -87,7 +87,6 @@ class KAnonymous(Guarantee):
     """
 
     notion: ClassVar[str] = "probabilistic k-anonymity"
-    withstands_subtraction: ClassVar[bool] = False
     k: int
     records: int = 1
 
