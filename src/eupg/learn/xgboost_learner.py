@@ -216,11 +216,10 @@ def _without_statistics(booster: xgb.Booster) -> bytes:
     XGBoost predicts from ``split_conditions`` alone, and refreshes leaves from new examples alone.
     """
     content = bytearray(booster.save_raw("ubj"))
-    trees = len(booster.get_dump())
+    trees = content.count(_key(b"split_conditions"))
     for word in _STATISTICS:
-        # A key with its length, then an array of single-precision numbers with its own.
-        key = b"L" + len(word).to_bytes(_COUNT_BYTES) + word
-        mark = key + b"[$d#L"
+        # An array of single-precision numbers, with its length.
+        mark = _key(word) + b"[$d#L"
         at = content.find(mark)
         erased = 0
         while at >= 0:
@@ -229,12 +228,17 @@ def _without_statistics(booster: xgb.Booster) -> bytes:
             content[begin : begin + size] = bytes(size)
             erased += 1
             at = content.find(mark, begin + size)
-        if erased != trees or content.count(key) != trees:
+        if erased != trees or trees < booster.num_boosted_rounds():
             raise ModelFileError(
                 f"XGBoost {xgb.__version__} writes {word.decode()!r} of {trees} trees in a layout that is not known "
                 f"(recognised {erased}), so it cannot be erased: install a version from 3.0 to 3.2"
             )
     return bytes(content)
+
+
+def _key(word: bytes) -> bytes:
+    """Return a key as UBJSON writes it, with its length."""
+    return b"L" + len(word).to_bytes(_COUNT_BYTES) + word
 
 
 def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:
