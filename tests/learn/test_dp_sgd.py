@@ -222,8 +222,11 @@ def test_scales_come_from_the_bounds_alone():
     names = [a.name for a in SCHEMA.features]
     assert encoder.pinned
     assert [names[j] for j in encoder.logarithmic] == ["income"]
-    assert encoder.centre[names.index("age")] == 50
-    assert encoder.spread[names.index("age")] == pytest.approx(100 / math.sqrt(12))
+    assert [names[j] for j in encoder.mixed] == ["age"]
+    assert encoder.centre[names.index("age")] == pytest.approx(1 / 2)
+    assert encoder.spread[names.index("age")] == pytest.approx(1 / math.sqrt(12))
+    assert encoder.centre[names.index("score")] == 0
+    assert encoder.spread[names.index("score")] == pytest.approx(2 / math.sqrt(12))
     ends = encoder(np.array([[0.0, 0, 0, 0, np.nan, -1], [100.0, 5000, 2, 3, 1, 1]]))
     np.testing.assert_allclose(ends[0, :3], -math.sqrt(3), rtol=1e-6)
     np.testing.assert_allclose(ends[1, :3], math.sqrt(3), rtol=1e-6)
@@ -234,6 +237,7 @@ def test_logarithmic_scales_survive_a_file(tmp_path):
     TorchLearner().save(model, tmp_path / "model")
     again = TorchLearner().load(tmp_path / "model")
     assert again.encoder.logarithmic == model.encoder.logarithmic != ()
+    assert again.encoder.mixed == model.encoder.mixed != ()
     np.testing.assert_array_equal(again.predict_proba(people(40, 5).X), model.predict_proba(people(40, 5).X))
 
 

@@ -4,6 +4,7 @@ The accounting itself is checked in ``tests/golden/test_gaussian_accounting.py``
 """
 
 import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -15,11 +16,12 @@ from scipy.stats import chi2, kstest, norm
 from torch import nn
 
 from eupg import MLP, TorchLearner
+from eupg.data.encode import Encoder
 from eupg.errors import DataError, ParameterError
 from eupg.learn.noisy import GradientClipping, ModelClipping, gaussian_epsilon, gaussian_ratio
 from eupg.learn.torch_steps import train_noisily
 from eupg.rng import Secret
-from people import people
+from people import SCHEMA, people
 from statistical.refuting import RARE
 
 
@@ -243,14 +245,14 @@ def test_batch_norm_statistics_are_those_of_the_retained_records_under_the_noisy
     torch.testing.assert_close(model.network[1].running_var, hidden.var(dim=0), atol=0.05, rtol=0.1)
 
 
-def test_scales_are_those_of_the_examples_even_where_they_are_few():
-    """Plain fits keep the start's scales below a hundred records; here those would carry what was forgotten."""
+def test_scales_are_those_of_the_schema_whatever_the_start_had():
+    """Plain fits keep the start's scales; here those of an earlier version would carry what was forgotten."""
     learner = TorchLearner(batch_size=8)
     start = starts(learner)[0]
-    few = people(30)
-    model = noisy(learner, start, SOME, rows=30)
-    np.testing.assert_allclose(model.encoder.centre[0], few.X[:, 0].mean())
-    assert model.encoder.centre[0] != start.encoder.centre[0]
+    other = dataclasses.replace(start, encoder=dataclasses.replace(start.encoder, centre=start.encoder.centre + 1))
+    for base in (start, other):
+        model = noisy(learner, base, SOME, rows=30)
+        assert model.encoder.to_json() == Encoder.of_bounds(SCHEMA).to_json()
 
 
 def test_start_is_left_as_it_was():

@@ -1,16 +1,15 @@
-"""Rows of a schema as the numbers a network or a linear model wants: z-scores and one-hot categories.
+"""Rows of a schema as the numbers a network or a linear model wants: scaled numbers and one-hot categories.
 
-Category lists come from the schema. Means and spreads come from the examples at hand and belong to the model fitted on
-them; none of them outlives a forget. A model that goes on from another takes the new examples' scales, unless the first
-one's are pinned: those of a k-anonymous release are, since beside it exact means of the retained records would betray
-the forgotten ones. ``docs/architecture.md`` compares this with other scalings. Where training itself is to be private,
-scales come from the schema's public bounds alone and are pinned, too.
+Category lists come from the schema. Scales come from the schema, too, or from a release, and a model that goes on from
+another keeps its scales. None come from the records themselves: a file with their exact means would, beside that of the
+model after a forget, give away the forgotten record by one subtraction. ``docs/architecture.md`` compares this with
+other scalings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,14 @@ from eupg.data.dataset import Examples, Matrix
 from eupg.data.picture import Picture
 from eupg.data.schema import Schema
 
-# Fewer rows than this give no usable mean and spread; a model that goes on from another then keeps that one's.
-_ENOUGH = 100
 # Bounds that span this factor, counted in steps of the resolution, are taken for a quantity on a logarithmic scale.
 _ORDERS = 1000
+# Those that span this factor may be a count, most of which are small, or an age: they are read on a mixed scale.
+_HUNDREDS = 100
+# How much of a mixed scale is linear; the rest is logarithmic.
+_LINEAR = 0.25
+# Fewer rows than this of a release give no usable mean and spread.
+_ENOUGH = 100
 # Pixels are centred and scaled by fixed numbers, so that no model carries the mean colours of anybody's pictures.
 _GREY, _CONTRAST = 127.5, 63.75
 
@@ -38,11 +41,14 @@ class Encoder:
     features
         The attributes, in order.
     centre, spread
-        Mean and standard deviation of each feature; 0 and 1 for categories without an order.
+        What is subtracted from each feature, and what the rest is divided by; 0 and 1 for categories without an order.
     pinned
-        Whether models that go on from this one keep its scales.
+        Whether the scales are public or those of a release. Files of earlier versions may hold others.
     logarithmic
         Positions of numeric features that are read on a logarithmic scale, from their lower bound on.
+    mixed
+        Positions of numeric features that are read on a scale of which a quarter is linear and the rest logarithmic,
+        from 0 at their lower bound to 1 at their upper bound.
     """
 
     features: tuple[Attribute, ...]
@@ -50,43 +56,53 @@ class Encoder:
     spread: NDArray[np.float64]
     pinned: bool = False
     logarithmic: tuple[int, ...] = ()
+    mixed: tuple[int, ...] = ()
 
     @classmethod
     def of_bounds(cls, schema: Schema) -> Encoder:
         """Take centres and spreads from the schema's public bounds, as if values lay evenly; look at no row.
 
         Bounds from 0 upwards that span three orders of magnitude of the resolution belong to something like an income,
-        of which most values lie near the lower end: those are spread evenly on a logarithmic scale.
+        of which most values lie near the lower end: those are spread evenly on a logarithmic scale. Bounds that span
+        two may belong to a count, of which the same is true, or to an age, of which it is not: those are spread evenly
+        on a scale that is mostly logarithmic and partly linear.
         """
-        logarithmic = tuple(j for j, a in enumerate(schema.features) if isinstance(a, Numeric) and _spans_orders(a))
-        ends = [_ends(a, logarithmic=j in logarithmic) for j, a in enumerate(schema.features)]
+        factors = [(j, _factor(a)) for j, a in enumerate(schema.features) if isinstance(a, Numeric)]
+        logarithmic = tuple(j for j, factor in factors if factor >= _ORDERS)
+        mixed = tuple(j for j, factor in factors if _HUNDREDS <= factor < _ORDERS)
+        plain = cls(schema.features, np.empty(0), np.empty(0), True, logarithmic, mixed)
+        ends = [plain._ends(j) for j in range(len(schema.features))]
         low, high = np.array(ends, dtype=np.float64).T
-        return cls(
-            schema.features,
-            (low + high) / 2,
-            np.where(high > low, (high - low) / np.sqrt(12), 1.0),
-            pinned=True,
-            logarithmic=logarithmic,
-        )
+        return replace(plain, centre=(low + high) / 2, spread=np.where(high > low, (high - low) / np.sqrt(12), 1.0))
+
+    @classmethod
+    def of_release(cls, schema: Schema, X: Matrix) -> Encoder:
+        """Take centres and spreads from protected rows, coarsely: spreads are powers of two, centres multiples of half.
+
+        A permutation keeps the sum of each column. Were the scales exact, those of two releases, one before and one
+        after somebody left, would give away their record. Where there are too few rows, the public bounds stay.
+        """
+        public = cls.of_bounds(schema)
+        if len(X) < _ENOUGH:
+            return public
+        centre, spread = public.centre.copy(), public.spread.copy()
+        for j, attribute in enumerate(schema.features):
+            values = public._curved(j, X[~np.isnan(X[:, j]), j])
+            if isinstance(attribute, Categorical) or len(values) < _ENOUGH or np.ptp(values) == 0:
+                continue
+            spread[j] = 2.0 ** np.round(np.log2(np.std(values)))
+            centre[j] = np.round(2 * np.mean(values) / spread[j]) * spread[j] / 2
+        return replace(public, centre=centre, spread=spread)
 
     @classmethod
     def fit(cls, examples: Examples, *, start: Encoder | None = None) -> Encoder:
-        """Take means and spreads from the examples, or from ``start`` where it is pinned or the examples too few."""
+        """Return the scales to read examples by: those of ``start``, or their release's, or the schema's."""
         if examples.schema.picture is not None:
             return cls(examples.schema.features, np.array([_GREY]), np.array([_CONTRAST]))
-        if start is not None and (start.pinned or len(examples.y) < _ENOUGH):
+        if start is not None:
             return start
-        nominal = np.array([isinstance(a, Categorical) for a in examples.schema.features])
-        empty = np.isnan(examples.X)
-        known = np.maximum((~empty).sum(axis=0), 1)
-        centre = np.where(empty, 0.0, examples.X).sum(axis=0) / known
-        spread = np.sqrt((np.where(empty, 0.0, examples.X - centre) ** 2).sum(axis=0) / known)
-        return cls(
-            examples.schema.features,
-            np.where(nominal, 0.0, centre),
-            np.where(nominal | (spread == 0), 1.0, spread),
-            pinned=bool(getattr(examples, "pins_scales", False)),
-        )
+        scales: Encoder | None = getattr(examples, "scales", None)
+        return cls.of_bounds(examples.schema) if scales is None else scales
 
     @property
     def width(self) -> int:
@@ -104,24 +120,40 @@ class Encoder:
             if isinstance(attribute, Categorical):
                 out[rows, at + X[rows, j].astype(np.int64)] = 1.0
             else:
-                values = _logarithm(attribute, X[rows, j]) if j in self.logarithmic else X[rows, j]
-                out[rows, at] = (values - self.centre[j]) / self.spread[j]
+                out[rows, at] = (self._curved(j, X[rows, j]) - self.centre[j]) / self.spread[j]
             at += _width(attribute)
             if attribute.missing is Missing.KEEP:
                 out[np.isnan(X[:, j]), at - 1] = 1.0
         return out
 
+    def _curved(self, feature: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        attribute = self.features[feature]
+        if feature in self.logarithmic:
+            return _logarithm(attribute, values)
+        if feature not in self.mixed:
+            return values
+        low, high = _bounds(attribute)
+        straight = np.maximum(values - low, 0.0) / (high - low)
+        bent = _logarithm(attribute, values) / _logarithm(attribute, np.array(high))
+        return _LINEAR * straight + (1 - _LINEAR) * bent
+
+    def _ends(self, feature: int) -> tuple[float, float]:
+        """Return what the least and the largest value of a feature are read as."""
+        low, high = self._curved(feature, np.array(_bounds(self.features[feature])))
+        return float(low), float(high)
+
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back."""
         values = {"centre": self.centre.tolist(), "spread": self.spread.tolist(), "pinned": self.pinned}
-        return values | ({"logarithmic": list(self.logarithmic)} if self.logarithmic else {})
+        curves = {"logarithmic": list(self.logarithmic), "mixed": list(self.mixed)}
+        return values | {word: features for word, features in curves.items() if features}
 
     @classmethod
     def from_json(cls, features: tuple[Attribute, ...], values: Mapping[str, Any]) -> Encoder:
         """Read an encoder back."""
         scales = np.array(values["centre"]), np.array(values["spread"])
-        logarithmic = tuple(int(j) for j in values.get("logarithmic", ()))
-        return cls(features, *scales, bool(values["pinned"]), logarithmic)
+        logarithmic, mixed = (tuple(int(j) for j in values.get(word, ())) for word in ("logarithmic", "mixed"))
+        return cls(features, *scales, bool(values["pinned"]), logarithmic, mixed)
 
 
 def _width(attribute: Attribute) -> int:
@@ -131,17 +163,16 @@ def _width(attribute: Attribute) -> int:
     return size + (attribute.missing is Missing.KEEP)
 
 
-def _spans_orders(attribute: Numeric) -> bool:
+def _factor(attribute: Numeric) -> float:
+    """Return by what factor the bounds differ, counted in steps of the resolution; 1 where some are below 0."""
     step = attribute.resolution
-    return attribute.lower >= 0 and (attribute.upper + step) / (attribute.lower + step) >= _ORDERS
+    return (attribute.upper + step) / (attribute.lower + step) if attribute.lower >= 0 else 1.0
 
 
-def _ends(attribute: Attribute, *, logarithmic: bool) -> tuple[float, float]:
+def _bounds(attribute: Attribute) -> tuple[float, float]:
     """Return the least and the largest value a feature can have; 0 and 0 for categories without an order."""
     if isinstance(attribute, Numeric):
-        ends = np.array([attribute.lower, attribute.upper])
-        low, high = _logarithm(attribute, ends) if logarithmic else ends
-        return float(low), float(high)
+        return attribute.lower, attribute.upper
     return 0.0, float(len(attribute.categories) - 1) if isinstance(attribute, Ordinal) else 0.0
 
 

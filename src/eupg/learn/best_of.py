@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.dataset import Examples, Labels, Matrix
+from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.data.score import auc
 from eupg.errors import ParameterError
@@ -30,11 +31,12 @@ Losses = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Some of the examples."""
+    """Some of the examples, read by the same scales as all of them."""
 
     schema: Schema
     X: Matrix
     y: Labels
+    scales: Encoder | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +145,8 @@ def _climb(
 
     Trees that are there stay, so a smaller ensemble is the beginning of the largest, which alone is fitted.
     """
-    rows = [_Rows(examples.schema, examples.X[~apart], examples.y[~apart]) for apart in folds]
+    scales = getattr(examples, "scales", None)
+    rows = [_Rows(examples.schema, examples.X[~apart], examples.y[~apart], scales) for apart in folds]
 
     def fitted(most: int) -> list[Model]:
         return [learner.fit(seen, effort=most, rng=rng, start=start) for seen in rows]

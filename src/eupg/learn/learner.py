@@ -201,6 +201,18 @@ def threads_for_table(examples: Examples, asked: int) -> int:
     return asked or (1 if examples.X.size < 1_000_000 else 0)
 
 
+def coarse_first_guess(examples: Examples) -> Scores:
+    """Return the score of each class, or of the second of two, before any tree: log-odds, or logarithms of shares.
+
+    Exact shares of two versions of a model would tell the label of who left in between. Rounded to half a unit they are
+    the same, but for a rare step. A fixed guess will not do: trees that start far off split badly, or not at all, where
+    there is little to learn.
+    """
+    counts = np.bincount(examples.y, minlength=examples.schema.classes) + 0.5
+    scores = np.log(counts[1:] / counts[:1]) if len(counts) == 2 else np.log(counts / counts.sum())
+    return np.asarray(np.round(2 * scores) / 2, dtype=np.float32)
+
+
 def both_classes(positive: np.ndarray[tuple[int], np.dtype[np.floating]]) -> Probabilities:
     """Turn the probability of the second class into that of both."""
     second = positive.astype(np.float64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from eupg.data.score import Probabilities
 from eupg.learn.envelope import read_model, write_model
 from eupg.learn.learner import (
     Model,
+    Scores,
     both_classes,
     check_fit,
     check_settings,
+    coarse_first_guess,
     own,
     own_start,
     threads_for_table,
@@ -28,6 +31,10 @@ from eupg.learn.learner import (
 )
 
 _FORMAT = "eupg-lightgbm-1"
+# What LightGBM writes about the examples of each node, besides what it needs to predict.
+_STATISTICS = frozenset(
+    ("split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count")
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,14 +102,19 @@ class LightGBMLearner:
         parameters = self._parameters(examples, rng)
         # LightGBM writes into the ensemble it goes on from, so it gets a copy.
         before = lgb.Booster(model_str=base.booster.model_to_string()) if base else None
+        # LightGBM's own first guess would be the exact share of classes among the examples.
+        guess = coarse_first_guess(examples)
         matrix = lgb.Dataset(
             examples.X,
             label=examples.y,
+            init_score=None if base else np.repeat(guess, len(examples.y)),
             params=parameters,
             feature_name=[f"f{j}" for j in range(len(schema.features))],
             categorical_feature=[j for j, a in enumerate(schema.features) if isinstance(a, Categorical)],
         )
         booster = lgb.train(parameters, matrix, effort, init_model=before)
+        if base is None:
+            _start_from(booster, guess)
         return LightGBMModel(booster, schema, self, total_effort(effort, start))
 
     def first(self, model: Model, trees: int, *, start: Model | None = None) -> LightGBMModel:
@@ -132,12 +144,40 @@ class LightGBMLearner:
         }
 
     def save(self, model: Model, path: str | Path) -> None:
-        """Write the ensemble as LightGBM's text."""
+        """Write the ensemble as LightGBM's text, without statistics of the examples."""
         mine = own(model, LightGBMModel)
-        write_model(path, _FORMAT, mine.schema, mine.booster.model_to_string().encode(), effort=mine.effort)
+        text = _without_statistics(mine.booster.model_to_string())
+        write_model(path, _FORMAT, mine.schema, text.encode(), effort=mine.effort)
 
     def load(self, path: str | Path) -> LightGBMModel:
         """Read an ensemble back."""
         file = read_model(path, _FORMAT)
         booster = lgb.Booster(model_str=file.payload.decode())
         return LightGBMModel(booster, file.schema, self, file.effort)
+
+
+def _start_from(booster: lgb.Booster, guess: Scores) -> None:
+    """Add a first guess to the leaves of each class's first tree, as LightGBM does with its own."""
+    trees = booster.dump_model(num_iteration=1)["tree_info"]
+    for number, score in enumerate(guess.tolist()):
+        for leaf in range(trees[number]["num_leaves"]):
+            booster.set_leaf_output(number, leaf, booster.get_leaf_output(number, leaf) + score)
+
+
+def _without_statistics(text: str) -> str:
+    """Return an ensemble's text with what is needed to predict or to add trees, and nothing else.
+
+    Counts, gains and values of inner nodes go, and with them the ranges of the features (``feature_infos``), which are
+    those of the examples, the importances and the settings, which hold the seed.
+    """
+    head, trees = text.partition("end of trees")[0].split("\n\n", maxsplit=1)
+    parts = [_tree_without_statistics(part) for part in re.split(r"^(?=Tree=)", trees, flags=re.MULTILINE)[1:]]
+    described = dict(line.split("=", maxsplit=1) for line in head.splitlines() if "=" in line)
+    described["feature_infos"] = " ".join("none" for _ in described["feature_infos"].split(" "))
+    described["tree_sizes"] = " ".join(str(len(part)) for part in parts)
+    lines = ["tree", *(f"{word}={value}" for word, value in described.items())]
+    return "\n".join(lines) + "\n\n" + "".join(parts) + "end of trees\n"
+
+
+def _tree_without_statistics(part: str) -> str:
+    return "".join(line for line in part.splitlines(keepends=True) if line.split("=")[0] not in _STATISTICS)

@@ -26,6 +26,7 @@ from eupg.data.score import Probabilities
 from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn.envelope import read_model, write_model
 from eupg.learn.learner import Model, check_fit, own, own_start, total_effort
+from eupg.learn.sklearn_statistics import erase_statistics
 
 _FORMAT = "eupg-sklearn-1"
 
@@ -57,7 +58,7 @@ class SklearnLearner:
 
     An estimator with ``partial_fit`` runs through the shuffled examples ``effort`` times. One with ``warm_start``
     gets ``effort`` more trees (``n_estimators``) or iterations (``max_iter``). Others can be retrained, but cannot go
-    on from a model. Inputs are z-scores and one-hot categories, so the estimator must take negative numbers.
+    on from a model. Inputs are scaled numbers and one-hot categories, so the estimator must take negative numbers.
 
     Histogram gradient boosting can be used so, but bins the examples of each step anew and reads its earlier trees in
     the new bins: scikit-learn means its warm start for the same data. Prefer ``XGBoostLearner`` for trees.
@@ -119,6 +120,7 @@ class SklearnLearner:
                     estimator.partial_fit(inputs[order], examples.y[order], classes=classes)
         else:
             self._fit_whole(estimator, inputs, examples, effort, go_on=start is not None)
+        erase_statistics(estimator)
         return SklearnModel(estimator, encoder, examples.schema, self, total_effort(effort, start))
 
     def _fit_whole(self, estimator: Any, inputs: Any, examples: Examples, effort: int, *, go_on: bool) -> None:
@@ -172,6 +174,6 @@ def _refusals(estimator: Any) -> Iterator[None]:
         yield
     except ValueError as error:
         raise DataError(
-            f"{type(estimator).__name__} cannot be fitted to these records ({error}): numbers reach it as z-scores, "
+            f"{type(estimator).__name__} cannot be fitted to these records ({error}): numbers reach it scaled, "
             "categories as zeros and ones; use settings or an estimator that take them, such as SGDClassifier"
         ) from error

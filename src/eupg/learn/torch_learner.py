@@ -163,9 +163,12 @@ class TorchLearner:
         part: tuple[float, float],
         start: Model | None = None,
     ) -> TorchModel:
-        """Train for ``effort`` epochs over a part of the schedule, from 0.0 to 1.0; the optimiser goes on too."""
+        """Train for ``effort`` epochs over a part of the schedule, from 0.0 to 1.0; the optimiser goes on too.
+
+        At the end of the schedule there is nothing to go on to, so the optimiser's moments are not kept.
+        """
         before = getattr(start, "moments", None)
-        return self._fit(examples, effort, rng, start, part=part, moments=before, keep=True)
+        return self._fit(examples, effort, rng, start, part=part, moments=before, keep=part[1] < 1.0)
 
     def _fit(
         self,
@@ -215,7 +218,7 @@ class TorchLearner:
     ) -> TorchModel:
         """Take noisy steps from the clipped weights of ``start``, then train for the rest of ``effort`` epochs.
 
-        Scales and buffers, running statistics of batch normalisation among them, begin anew on the examples.
+        Scales are those of the schema; buffers, running statistics of batch normalisation among them, begin anew.
         """
         check_fit(examples, effort)
         self.check_noisy(examples, effort=effort, noise=noise)

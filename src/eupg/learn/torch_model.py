@@ -30,6 +30,7 @@ _FORMAT = "eupg-torch-1"
 _ROWS_AT_ONCE = 65_536
 _PICTURES_AT_ONCE = 4_096
 _MOMENT = "optimiser."
+_BATCHES = "num_batches_tracked"
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,10 +72,23 @@ class TorchModel:
 def write_network(model: TorchModel, path: str | Path) -> None:
     """Write the weights as safetensors, and the optimiser's moments where the model carries them."""
     tensors = dict(model.network.state_dict())
+    if model.moments is None:
+        tensors |= _uncounted(model.network)
     tensors |= {_MOMENT + name: value for name, value in (model.moments or {}).items()}
     about = {"encoder": model.encoder.to_json(), "effort": model.effort}
     payload = safetensors.torch.save({name: value.contiguous().cpu() for name, value in tensors.items()})
     write_model(path, _FORMAT, model.schema, payload, **about)
+
+
+def _uncounted(network: nn.Module) -> dict[str, Tensor]:
+    """Return zeros for the numbers of batches that normalisation counts and does not predict with."""
+    counts = {}
+    for name, layer in network.named_modules():
+        count = getattr(layer, _BATCHES, None)
+        # Without a momentum the running statistics are plain means, and the count is their weight.
+        if isinstance(count, Tensor) and getattr(layer, "momentum", None) is not None:
+            counts[f"{name}.{_BATCHES}".removeprefix(".")] = torch.zeros_like(count)
+    return counts
 
 
 def read_network(path: str | Path, learner: TorchLearner, build: Callable[[Encoder, int], nn.Module]) -> TorchModel:

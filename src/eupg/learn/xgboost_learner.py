@@ -15,7 +15,7 @@ from eupg.data.picture import require_table
 from eupg.data.rows import as_matrix
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
-from eupg.errors import ParameterError
+from eupg.errors import ModelFileError, ParameterError
 from eupg.learn.envelope import read_model, write_model
 from eupg.learn.learner import (
     Model,
@@ -23,6 +23,7 @@ from eupg.learn.learner import (
     both_classes,
     check_fit,
     check_settings,
+    coarse_first_guess,
     own,
     own_start,
     threads_for_table,
@@ -32,6 +33,10 @@ from eupg.learn.learner import (
 _FORMAT = "eupg-xgboost-1"
 # What every model that goes on from another starts at, whoever its examples are.
 _FIRST_GUESS = 0.5
+# What XGBoost writes about the examples of each node, besides what it needs to predict.
+_STATISTICS = (b"base_weights", b"loss_changes", b"sum_hessian")
+_COUNT_BYTES = 8
+_FLOAT_BYTES = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,14 +171,16 @@ class XGBoostLearner:
             "lambda": self.reg_lambda,
             "tree_method": "hist",
             "nthread": threads_for_table(examples, self.threads),
+            # XGBoost's own first guess would be the exact share of classes among the examples.
+            "base_score": _coarse_share(examples),
             "seed": int(rng.integers(2**31)),
             "verbosity": 0,
         }
 
     def save(self, model: Model, path: str | Path) -> None:
-        """Write each ensemble as UBJSON, one behind the other."""
+        """Write each ensemble as UBJSON, one behind the other, without statistics of the examples."""
         mine = own(model, XGBoostModel)
-        parts = [bytes(booster.save_raw("ubj")) for booster in mine.boosters]
+        parts = [_without_statistics(booster) for booster in mine.boosters]
         sizes = [len(part) for part in parts]
         write_model(path, _FORMAT, mine.schema, b"".join(parts), effort=mine.effort, sizes=sizes)
 
@@ -187,19 +194,53 @@ class XGBoostLearner:
         return XGBoostModel(tuple(boosters), file.schema, self, file.effort)
 
 
+def _coarse_share(examples: Examples) -> float:
+    """Return the share of the second of two classes, coarsely; more classes start alike."""
+    if examples.schema.classes > 2:
+        return _FIRST_GUESS
+    return float(1 / (1 + np.exp(-coarse_first_guess(examples)[0])))
+
+
 def _refreshed(booster: xgb.Booster, parameters: dict[str, Any], matrix: xgb.DMatrix) -> xgb.Booster:
     """Return trees with new leaves."""
-    # The base model's first guess is the share of classes among those who were released, and the new leaves' statistics
-    # hold that of those who are left: together they would give away the labels of those who left.
     update = {"process_type": "update", "updater": "refresh", "refresh_leaf": 1, "base_score": _FIRST_GUESS}
     return xgb.train(parameters | update, matrix, booster.num_boosted_rounds(), xgb_model=booster)
 
 
 def _further(parameters: dict[str, Any], matrix: xgb.DMatrix, effort: int) -> xgb.Booster:
-    """Return trees that start from the matrix's margins."""
-    # Margins take the place of the first guess, which would otherwise be the share of classes: beside that of a base
-    # model it would give away the labels of those who left.
+    """Return trees that start from the matrix's margins, which take the place of the first guess."""
     return xgb.train(parameters | {"base_score": _FIRST_GUESS}, matrix, effort)
+
+
+def _without_statistics(booster: xgb.Booster) -> bytes:
+    """Return the ensemble as UBJSON, with zeros for what tells how many examples reached a node, and what they said.
+
+    XGBoost predicts from ``split_conditions`` alone, and refreshes leaves from new examples alone.
+    """
+    content = bytearray(booster.save_raw("ubj"))
+    trees = content.count(_key(b"split_conditions"))
+    for word in _STATISTICS:
+        # An array of single-precision numbers, with its length.
+        mark = _key(word) + b"[$d#L"
+        at = content.find(mark)
+        erased = 0
+        while at >= 0:
+            begin = at + len(mark) + _COUNT_BYTES
+            size = _FLOAT_BYTES * int.from_bytes(content[begin - _COUNT_BYTES : begin])
+            content[begin : begin + size] = bytes(size)
+            erased += 1
+            at = content.find(mark, begin + size)
+        if erased != trees or trees < booster.num_boosted_rounds():
+            raise ModelFileError(
+                f"XGBoost {xgb.__version__} writes {word.decode()!r} of {trees} trees in a layout that is not known "
+                f"(recognised {erased}), so it cannot be erased: install a version from 3.0 to 3.2"
+            )
+    return bytes(content)
+
+
+def _key(word: bytes) -> bytes:
+    """Return a key as UBJSON writes it, with its length."""
+    return b"L" + len(word).to_bytes(_COUNT_BYTES) + word
 
 
 def _matrix(schema: Schema, X: Matrix, y: Any = None) -> xgb.DMatrix:

@@ -55,8 +55,6 @@ class Guarantee(ABC):
     """
 
     notion: ClassVar[str]
-    # Whether the claim stands when exact statistics of the retained records become known beside the release.
-    withstands_subtraction: ClassVar[bool] = True
     covers: tuple[str, ...] = ()
     leaves_open: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()

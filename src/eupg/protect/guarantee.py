@@ -108,7 +108,6 @@ class KAnonymous(Guarantee):
     """
 
     notion: ClassVar[str] = "probabilistic k-anonymity"
-    withstands_subtraction: ClassVar[bool] = False
     k: int
     records: int = 1
     shared: tuple[tuple[str, float], ...] | None = field(default=None, compare=False)

@@ -97,7 +97,7 @@ class LocalDP:
             X[:, j] = channels[attribute.name].sample(data.X[:, j], rng.stage(f"attribute {j}"))
         if self.label_epsilon:
             y = channels[data.schema.label.name].value.sample(data.y, rng.stage("label"))
-        return Release.shuffled(data, X, y, self.guarantee(data.schema), rng)
+        return Release.shuffled(data, X, y, self.guarantee(data.schema), rng, stretched=True)
 
     def _channels(self, schema: Schema, embeddings: Mapping[str, Embedding]) -> dict[str, AttributeChannel]:
         require_table(schema, "LocalDP", "PixelDP")

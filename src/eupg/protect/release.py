@@ -6,11 +6,13 @@ number of rows than the data it was made from.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
 from eupg.data.dataset import Dataset, Labels, Matrix
+from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.errors import DataError
 from eupg.protect.guarantee import Guarantee
@@ -29,12 +31,15 @@ class Release:
         Protected features and classes, in a random order.
     guarantee
         What is claimed about a record these rows were made from.
+    stretched
+        Whether noise has stretched the columns, so that their means and spreads are not those of the records.
     """
 
     schema: Schema
     X: Matrix
     y: Labels
     guarantee: Guarantee
+    stretched: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         if self.X.shape != (len(self.y), self.schema.columns):
@@ -46,14 +51,17 @@ class Release:
         """Return the number of rows."""
         return len(self.X)
 
-    @property
-    def pins_scales(self) -> bool:
-        """Whether a model of this release must keep its scales when it goes on to the records.
+    @cached_property
+    def scales(self) -> Encoder | None:
+        """The scales by which a model of this release reads rows, and keeps on reading them.
 
-        Permuted columns have the records' own means. Beside them, the exact means of the retained records would give
-        away, by subtraction, what was forgotten. Noisy columns give no such purchase.
+        They follow from the release and the schema, so they are inside the guarantee. Noise that fills the bounds
+        leaves of a column's mean and spread next to nothing: there the bounds themselves are as good. Pictures need
+        none.
         """
-        return not self.guarantee.withstands_subtraction
+        if self.schema.picture is not None:
+            return None
+        return Encoder.of_bounds(self.schema) if self.stretched else Encoder.of_release(self.schema, self.X)
 
     @property
     def seeded(self) -> bool:
@@ -61,9 +69,19 @@ class Release:
         return self.guarantee.seeded
 
     @classmethod
-    def shuffled(cls, data: Dataset, X: Matrix, y: Labels, guarantee: Guarantee, rng: Randomness) -> Release:
+    def shuffled(
+        cls,
+        data: Dataset,
+        X: Matrix,
+        y: Labels,
+        guarantee: Guarantee,
+        rng: Randomness,
+        *,
+        stretched: bool = False,
+    ) -> Release:
         """Put protected rows into a random order and note whether the randomness was seeded."""
         order = rng.stage("row order").permutation(len(y))
         named = (*data.schema.identifiers, data.schema.subject)
         schema = Schema(tuple(a for a in data.schema.attributes if a not in named))
-        return cls(schema, np.ascontiguousarray(X[order]), y[order].copy(), replace(guarantee, seeded=rng.seeded))
+        claim = replace(guarantee, seeded=rng.seeded)
+        return cls(schema, np.ascontiguousarray(X[order]), y[order].copy(), claim, stretched=stretched)
