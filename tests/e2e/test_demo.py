@@ -76,7 +76,7 @@ def test_demo_figures_are_plausible_and_the_controls_stand_beside(demo):
     assert all(72 < m["after"] < 77 for m in figures["methods"])
     assert 67 < figures["base_utility"] < figures["methods"][0]["after"]
     # With the steps of the long training, the short one ends below 74.5.
-    assert figures["methods"][2]["before"] > 75
+    assert figures["methods"][2]["before"] > 74.7
     assert figures["claim"]["records"] == figures["records"] == 5
     assert set(figures["seconds"]) == {"protect", "pretrain", "finetune", "forget"}
 
