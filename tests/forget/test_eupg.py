@@ -27,7 +27,7 @@ from eupg import (
 )
 from eupg.checks import names_reachable_from
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, KAnonymous
+from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous
 from people import SCHEMA, people
 
 LEARNERS = [

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from eupg import Manager, Secret
 from eupg.errors import CertificateRefused
-from eupg.protect.claim import REQUESTS_APART
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, KAnonymous, guarantee_from_json
+from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous, guarantee_from_json
+from eupg.guarantees.wording import REQUESTS_APART
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, in_memory, person, record, trained
 
 

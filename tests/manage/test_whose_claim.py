@@ -11,7 +11,7 @@ from eupg.certify.measured import Kind
 from eupg.certify.render import page
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.protect.claim import NO_PERSON
+from eupg.guarantees.wording import NO_PERSON
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, named, person, record, trained
 from people import people
 

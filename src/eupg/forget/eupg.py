@@ -13,9 +13,10 @@ from eupg.forget.protected_training import ProtectedTraining
 from eupg.forget.released import Released
 from eupg.forget.scored_base import ScoredBase, scored
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
+from eupg.guarantees import Guarantee
+from eupg.guarantees.guarantee import assuming, both
+from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART
 from eupg.learn.learner import Learner, Model, Scoring
-from eupg.protect.claim import NO_PERSON, REQUESTS_APART, assuming, both
-from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 

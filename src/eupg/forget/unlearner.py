@@ -13,9 +13,10 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.lottery import Lottery
 from eupg.forget.released import Released
+from eupg.guarantees import Exact, Guarantee
+from eupg.guarantees.guarantee import assuming
+from eupg.guarantees.wording import REQUESTS_APART, others_kept
 from eupg.learn.learner import Model
-from eupg.protect.claim import REQUESTS_APART, assuming, others_kept
-from eupg.protect.guarantee import Exact, Guarantee
 from eupg.rng import Randomness
 
 

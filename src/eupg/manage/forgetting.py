@@ -15,13 +15,14 @@ from eupg.audit.membership import audit
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import WorkspaceDamaged
+from eupg.guarantees import DifferentiallyPrivate, Exact, Guarantee, Unit, guarantee_from_json
+from eupg.guarantees.guarantee import assuming, both
+from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART, others_kept
 from eupg.learn.learner import Model
 from eupg.manage.current import Answered, Current, Release
 from eupg.manage.events import Json
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Standing
-from eupg.protect.claim import NO_PERSON, REQUESTS_APART, assuming, both, others_kept
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, Unit, guarantee_from_json
 from eupg.protect.kanonymity import EffectiveK
 
 # Fewer held-out people than this say nothing about chance.

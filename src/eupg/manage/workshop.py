@@ -18,6 +18,7 @@ from eupg.forget.lottery import Lottery
 from eupg.forget.released import Released
 from eupg.forget.scored_base import base_of
 from eupg.forget.unlearner import Trained
+from eupg.guarantees import NoGuarantee, guarantee_from_json
 from eupg.learn.learner import Model
 from eupg.manage.atomic import remove_files, storage_error
 from eupg.manage.current import Current, Event, digest_of_all
@@ -29,7 +30,6 @@ from eupg.manage.roll import Roll, Rows
 from eupg.manage.store import Digest
 from eupg.manage.training import Base, held_apart, make_base
 from eupg.manage.workspace import Workspace
-from eupg.protect.guarantee import NoGuarantee, guarantee_from_json
 from eupg.rng import Randomness
 from eupg.watch import Watch
 
