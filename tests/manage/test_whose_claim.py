@@ -195,7 +195,7 @@ def test_share_of_records_whose_group_shares_a_value_is_in_claim_and_certificate
         told = f"ill {100 * share:.0f} %"
         assert told in manager.status().claim
         (paper,) = forgotten(manager, {"subject": person(3)})
-        assert paper.body.claimed.claim.shared == {"ill": share}
+        assert dict(paper.body.claimed.claim.shared) == {"ill": share}
         assert paper.body.measurement(Kind.SHARED_VALUES).numbers == {"ill": share}
         assert "not of this person's group" in paper.body.measurement(Kind.SHARED_VALUES).sentence
         for text in shown(paper)[1:]:

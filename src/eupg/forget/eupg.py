@@ -110,16 +110,25 @@ class EUPG:
         return model, release.guarantee
 
     def resume(
-        self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness, *, lottery: Lottery | None = None
+        self,
+        base: Model,
+        claim: Guarantee,
+        data: Dataset,
+        rng: Randomness,
+        *,
+        lottery: Lottery | None = None,
+        released: Released | None = None,
     ) -> Trained:
         """Fine-tune a base model that was made before from a release of exactly these records.
 
-        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before.
+        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before. Who had a part in
+        the release is noted from the records, unless a history is given.
         """
         if lottery is None:
             self._check_enough(data)
             lottery = self.lottery(rng)
-        return self._serve(base, self.claim(claim, data), data, lottery, Released.of(data), rng)
+        released = Released.of(data) if released is None else released
+        return self._serve(base, self.claim(claim, data), data, lottery, released, rng)
 
     def lottery(self, rng: Randomness) -> Lottery | None:
         """Return a new lottery over who may be seen raw; none where everyone is."""

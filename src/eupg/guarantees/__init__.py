@@ -9,6 +9,7 @@ from eupg.guarantees.exact import Exact
 from eupg.guarantees.guarantee import Guarantee, Neighbours, Unit
 from eupg.guarantees.kanonymous import KAnonymous
 from eupg.guarantees.no_guarantee import NoGuarantee
+from eupg.guarantees.person import Involvement, claim_for_person
 from eupg.guarantees.reading import guarantee_from_json
 from eupg.guarantees.unlearning import CertifiedUnlearning
 
@@ -17,9 +18,11 @@ __all__ = [
     "DifferentiallyPrivate",
     "Exact",
     "Guarantee",
+    "Involvement",
     "KAnonymous",
     "Neighbours",
     "NoGuarantee",
     "Unit",
+    "claim_for_person",
     "guarantee_from_json",
 ]
