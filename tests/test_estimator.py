@@ -15,7 +15,7 @@ from eupg import MLP, EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnL
 from eupg.data.attribute import Categorical, Ordinal, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, UnknownRecord
-from eupg.protect.claim import NO_PERSON, REQUESTS_APART
+from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART
 from people import SCHEMA, people
 
 

@@ -10,9 +10,9 @@ from eupg import EUPG, DPSynthesis, Seeded
 from eupg.data.schema import Schema
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.learn import recipes
 from eupg.learn.learner import Model
-from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.release import Release
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell, group

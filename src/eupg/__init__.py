@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from eupg.forget.retrain import Retrain
     from eupg.forget.sisa import SISA, Aggregate
     from eupg.forget.unlearner import Trained, Unlearner
+    from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, Guarantee, KAnonymous, NoGuarantee
     from eupg.learn.augment import Augment
     from eupg.learn.learner import Learner, Model
     from eupg.learn.lightgbm_learner import LightGBMLearner
@@ -58,14 +59,6 @@ if TYPE_CHECKING:
     from eupg.learn.torch_learner import TorchLearner
     from eupg.learn.xgboost_learner import XGBoostLearner
     from eupg.manage.manager import Manager
-    from eupg.protect.guarantee import (
-        CertifiedUnlearning,
-        DifferentiallyPrivate,
-        Exact,
-        Guarantee,
-        KAnonymous,
-        NoGuarantee,
-    )
     from eupg.protect.kanonymity import ProbabilisticKAnonymity, effective_k
     from eupg.protect.local_dp import LocalDP
     from eupg.protect.mechanism import Mechanism, Unprotected
@@ -117,7 +110,7 @@ _HOMES = {
     "eupg.manage.manager": ("Manager",),
     "eupg.certify.certificate": ("Certificate",),
     "eupg.certify.verify": ("verify",),
-    "eupg.protect.guarantee": (
+    "eupg.guarantees": (
         "CertifiedUnlearning",
         "DifferentiallyPrivate",
         "Exact",

@@ -22,8 +22,8 @@ from eupg.data.attribute import Listed, Numeric
 from eupg.data.dataset import Dataset, Examples, Matrix
 from eupg.errors import DataError, ModelFileError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.unlearner import Trained, Unlearner
+from eupg.guarantees import Neighbours
 from eupg.learn.learner import Learner, Model
-from eupg.protect.guarantee import Neighbours
 from eupg.protect.mechanism import Mechanism
 from eupg.protect.release import Release
 from eupg.rng import Secret, Seeded

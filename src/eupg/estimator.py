@@ -27,9 +27,9 @@ from eupg.data.schema import Schema, as_frame
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import EUPG
+from eupg.guarantees import Guarantee
 from eupg.learn.learner import Learner
 from eupg.learn.sklearn_learner import SklearnLearner
-from eupg.protect.guarantee import Guarantee
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Secret, Seeded

@@ -10,8 +10,8 @@ from eupg.audit.output_sets import binomial_bounds
 from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.protect.channel import LaplaceChannel, randomised_response
-from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.local_dp import LocalDP
 from eupg.protect.mechanism import Unprotected, rows_are_independent

@@ -7,7 +7,7 @@ from eupg import Seeded
 from eupg.audit.patches import patch_linkage
 from eupg.data.images import image_dataset
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import KAnonymous, NoGuarantee
+from eupg.guarantees import KAnonymous, NoGuarantee
 from eupg.protect.release import Release
 from people import people
 from pictures import pictures

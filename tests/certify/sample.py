@@ -10,7 +10,7 @@ from eupg.certify.certificate import Certificate, sign
 from eupg.certify.claimed import Claimed
 from eupg.certify.keys import PublicKey, SigningKey
 from eupg.certify.measured import Kind, Measurement
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, KAnonymous
+from eupg.guarantees import DifferentiallyPrivate, Exact, Guarantee, KAnonymous
 
 LABEL = "visits"
 FEATURES = ("age", "gender", "income", "coinsurance", "illnesses")

@@ -13,13 +13,14 @@ from eupg.audit.loss import LossAttack
 from eupg.audit.report import report
 from eupg.certify.body import FIRST_FORMAT, Body, LedgerHead
 from eupg.certify.certificate import Certificate, sign
-from eupg.certify.claimed import SEEDED, Claimed
+from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
 from eupg.certify.render import page
 from eupg.certify.verify import verify
 from eupg.certify.wording import EARLIER_MODELS
 from eupg.errors import CertificateInvalid, CertificateRefused, ParameterError, PrivacyError
-from eupg.protect.guarantee import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous, NoGuarantee
+from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous, NoGuarantee
+from eupg.guarantees.wording import SEEDED
 from people import people
 
 CLAIMS = {"linking": sample.LINKING, "private": sample.PRIVATE, "exact": sample.EXACT}

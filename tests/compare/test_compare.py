@@ -14,7 +14,7 @@ from eupg.compare.show import claim_label, picture, table
 from eupg.data.score import accuracy
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous
+from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous
 from people import people
 
 LEARNER = XGBoostLearner(max_depth=2, threads=1)

@@ -27,8 +27,8 @@ from eupg import (
 from eupg.checks import ContractViolation, check_learner, check_mechanism, check_unlearner
 from eupg.data.attribute import Key
 from eupg.data.schema import Schema
+from eupg.guarantees import Unit
 from eupg.learn.noisy import GradientClipping, ModelClipping
-from eupg.protect.guarantee import Unit
 from eupg.protect.release import Release
 from eupg.rng import Seeded
 from people import people

@@ -17,8 +17,8 @@ from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.certified_sp import CertifiedSP
+from eupg.guarantees import CertifiedUnlearning
 from eupg.learn.noisy import GradientClipping, ModelClipping, gaussian_delta, gaussian_epsilon
-from eupg.protect.guarantee import CertifiedUnlearning
 from forget.families import late
 from people import SCHEMA, people
 from statistical.refuting import RARE

@@ -32,10 +32,9 @@ from eupg.cli import main
 from eupg.errors import DataError, ParameterError
 from eupg.forget import dp_sgd
 from eupg.forget.dp_sgd import COUNTING, rows_of_units
+from eupg.guarantees import DifferentiallyPrivate, Neighbours, Unit, guarantee_from_json
 from eupg.learn.sampled_gaussian import sampled_epsilon
 from eupg.manage.description import describe, rebuild
-from eupg.protect.claim import Neighbours, Unit
-from eupg.protect.guarantee import DifferentiallyPrivate, guarantee_from_json
 from manage.test_manager_canary import NAME, WANTED
 from manage.test_manager_canary import table as with_canary
 from managed import HELD_OUT, RECORDS, person

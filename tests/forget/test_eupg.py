@@ -27,7 +27,8 @@ from eupg import (
 )
 from eupg.checks import names_reachable_from
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, KAnonymous
+from eupg.forget.released import Released
+from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous
 from people import SCHEMA, people
 
 LEARNERS = [
@@ -206,6 +207,16 @@ def test_records_of_someone_new_are_forgotten_exactly():
     more = data.plus(late(data, "newcomer"))
     trained = method.update(method.train(data, rng), more, rng)
     assert isinstance(trained.claim_for(more.of_subjects(["newcomer"])), Exact)
+
+
+@pytest.mark.parametrize("mechanism", [LocalDP(0.5), ProbabilisticKAnonymity(5)], ids=["local DP", "k-anonymity"])
+def test_claim_about_a_release_without_its_history_is_refused(mechanism):
+    """It would call everyone a newcomer, of whom nothing remains."""
+    trained = EUPG(mechanism, SklearnLearner(), pretrain=1, finetune=1).train(people(100), Seeded(2))
+    with pytest.raises(ParameterError, match="needs the records behind it, got none"):
+        dataclasses.replace(trained, released=Released())
+    exact = dataclasses.replace(trained, released=Released(), claim=Exact())
+    assert exact.claim_for(people(100).of_subjects(["p7"])) == Exact()
 
 
 def test_claim_of_a_person_with_old_and_new_records_counts_the_old_ones():

@@ -14,8 +14,8 @@ from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import FEWEST_EXPOSED, TOPPED_UP
 from eupg.forget.lottery import Lottery, exposed_people
+from eupg.guarantees import Exact
 from eupg.learn.lightgbm_learner import LightGBMLearner
-from eupg.protect.guarantee import Exact
 from forget.test_eupg import OneRelease
 from people import people
 

@@ -9,8 +9,8 @@ from eupg import Secret, Seeded
 from eupg.forget.sharding import Sharding
 from eupg.forget.sisa import SISA
 from eupg.forget.stages import Plan
-from eupg.protect.claim import REQUESTS_APART
-from eupg.protect.guarantee import Exact, Unit
+from eupg.guarantees import Exact, Unit
+from eupg.guarantees.wording import REQUESTS_APART
 from forget.families import FAST, Noting, late, place
 from people import people
 

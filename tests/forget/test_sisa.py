@@ -14,8 +14,8 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.sisa import SISA, Aggregate, Ensemble
 from eupg.forget.storage import storage
-from eupg.protect.claim import REQUESTS_APART
-from eupg.protect.guarantee import Exact, Unit
+from eupg.guarantees import Exact, Unit
+from eupg.guarantees.wording import REQUESTS_APART
 from forget.families import FAMILIES, FAST, NO_START, Noting, family, files, late, names, place, same
 from people import SCHEMA, people
 

@@ -8,9 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eupg import Manager, Secret
-from eupg.errors import CertificateRefused
-from eupg.protect.claim import REQUESTS_APART
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, KAnonymous, guarantee_from_json
+from eupg.errors import CertificateRefused, WorkspaceState
+from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous, guarantee_from_json
+from eupg.guarantees.wording import REQUESTS_APART
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, in_memory, person, record, trained
 
 
@@ -36,6 +36,41 @@ def test_records_of_one_person_count_together(tmp_path):
         expected = METHOD.train(RECORDS, RNG).claim_for(RECORDS.of_subjects([person(3)]))
         assert found == expected
         assert (found.epsilon, found.records) == (12.0, 3)
+
+
+@pytest.mark.parametrize("method", [METHOD, GROUPED], ids=["local DP", "k-anonymity"])
+def test_memory_and_workspace_claim_the_same_for_a_late_record_of_a_released_person(method, tmp_path):
+    """Nothing of the late record is left behind, and both say that three others of the person are kept."""
+    late = dataclasses.replace(NEWCOMERS.select(np.arange(30) < 1), subjects=np.array([person(3)]))
+    grown = method.update(method.train(RECORDS, RNG), RECORDS.plus(late), RNG)
+    with trained(tmp_path, method) as manager:
+        manager.add(late)
+        found = claim(manager, forgotten(manager, record=record(0, "birch")))
+    assert isinstance(found, Exact)
+    assert "3 other records of the same person are kept" in found.sentence()
+    assert grown.claim_for(late) == found
+
+
+@pytest.mark.parametrize("method", [METHOD, GROUPED], ids=["local DP", "k-anonymity"])
+def test_memory_and_workspace_claim_the_same_for_one_record_of_a_person(method, tmp_path):
+    with trained(tmp_path, method) as manager:
+        found = claim(manager, forgotten(manager, record=record(9)))
+    one = RECORDS.select(RECORDS.ids == record(9))
+    assert method.train(RECORDS, RNG).claim_for(one) == found
+
+
+@pytest.mark.parametrize("method", [METHOD, GROUPED], ids=["local DP", "k-anonymity"])
+def test_state_that_a_workspace_trains_with_states_no_claim(method, tmp_path):
+    """Its history is the roll's: on its own it would call everyone a newcomer, of whom nothing remains."""
+    with trained(tmp_path, method) as manager:
+        current = manager.space.current()
+        (data, _), roll = manager.space.read(current), manager.space.roll(current)
+        state = manager._workshop._trained(current, data, roll)
+        theirs = RECORDS.of_subjects([person(3)])
+        after = method.forget(state, data.without(theirs.ids), RNG)
+        for known, asked in ((state, theirs), (after, RECORDS.of_subjects([person(4)]))):
+            with pytest.raises(WorkspaceState, match="workspace keeps that history: read the claim in the certificate"):
+                known.claim_for(asked)
 
 
 def test_records_forgotten_one_by_one_count_together(tmp_path):

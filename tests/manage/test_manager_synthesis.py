@@ -11,7 +11,7 @@ from eupg import EUPG, LightGBMLearner, Manager, TorchLearner, XGBoostLearner
 from eupg.data.attribute import Categorical, Key, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.protect.guarantee import Neighbours, Unit
+from eupg.guarantees import Neighbours, Unit
 from eupg.protect.synthesis import DPSynthesis
 from eupg.rng import Secret
 from traces import of_number, of_text, traces

@@ -11,7 +11,7 @@ from eupg.certify.measured import Kind
 from eupg.certify.render import page
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.protect.claim import NO_PERSON
+from eupg.guarantees.wording import NO_PERSON
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, named, person, record, trained
 from people import people
 
@@ -195,7 +195,7 @@ def test_share_of_records_whose_group_shares_a_value_is_in_claim_and_certificate
         told = f"ill {100 * share:.0f} %"
         assert told in manager.status().claim
         (paper,) = forgotten(manager, {"subject": person(3)})
-        assert paper.body.claimed.claim.shared == {"ill": share}
+        assert dict(paper.body.claimed.claim.shared) == {"ill": share}
         assert paper.body.measurement(Kind.SHARED_VALUES).numbers == {"ill": share}
         assert "not of this person's group" in paper.body.measurement(Kind.SHARED_VALUES).sentence
         for text in shown(paper)[1:]:

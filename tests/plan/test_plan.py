@@ -14,13 +14,13 @@ from eupg.data.schema import Schema
 from eupg.data.score import accuracy
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
+from eupg.guarantees import Exact, KAnonymous
+from eupg.guarantees.wording import NO_PERSON, percent
 from eupg.learn.best_of import BestOf
 from eupg.learn.recipes import Recipe
 from eupg.plan.advice import advise
 from eupg.plan.frontier import Frontier, Point, measure
 from eupg.plan.show import picture, table
-from eupg.protect.claim import NO_PERSON, percent
-from eupg.protect.guarantee import Exact, KAnonymous
 from eupg.protect.kanonymity import shared_values
 from people import people
 

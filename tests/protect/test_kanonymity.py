@@ -7,8 +7,8 @@ from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
-from eupg.protect.claim import percent
-from eupg.protect.guarantee import guarantee_from_json
+from eupg.guarantees import guarantee_from_json
+from eupg.guarantees.wording import percent
 from eupg.protect.kanonymity import ProbabilisticKAnonymity, constant_share, effective_k, shared_values
 from eupg.rng import Secret, Seeded
 from people import SCHEMA, people

@@ -12,7 +12,7 @@ from eupg.data.attribute import Categorical, Key, Missing, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import DifferentiallyPrivate, Neighbours, Unit
+from eupg.guarantees import DifferentiallyPrivate, Neighbours, Unit
 from eupg.protect.synthesis import DPSynthesis, at_most
 from eupg.rng import Secret, Seeded
 from people import SCHEMA, people

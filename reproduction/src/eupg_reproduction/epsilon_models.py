@@ -27,9 +27,9 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import FEWEST_EXPOSED
 from eupg.forget.lottery import exposed_people
+from eupg.guarantees import DifferentiallyPrivate, Neighbours
 from eupg.learn import recipes
 from eupg.learn.learner import Model
-from eupg.protect.guarantee import DifferentiallyPrivate, Neighbours
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Seeded
 from eupg_reproduction import methods

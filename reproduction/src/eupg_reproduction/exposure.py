@@ -15,10 +15,10 @@ import numpy as np
 from eupg.data.sources import Source
 from eupg.forget.eupg import EUPG
 from eupg.forget.lottery import exposed_people
+from eupg.guarantees import Guarantee
 from eupg.learn import recipes
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
-from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Seeded
 from eupg_reproduction import methods

@@ -12,8 +12,8 @@ from eupg.forget.released import Released
 from eupg.forget.retrain import Retrain
 from eupg.forget.storage import Storage, storage
 from eupg.forget.unlearner import Trained, Unlearner
+from eupg.guarantees import Guarantee
 from eupg.learn.learner import Model
-from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 from eupg_reproduction.found import timed

@@ -21,7 +21,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import DifferentiallyPrivate
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.protect.mechanism import Mechanism, rows_are_independent
 from eupg.rng import Randomness
 

@@ -26,7 +26,7 @@ from eupg.data.dataset import Dataset, Matrix, RecordId
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, PrivacyError
-from eupg.protect.guarantee import Guarantee, KAnonymous
+from eupg.guarantees import Guarantee, KAnonymous
 from eupg.protect.kanonymity import Groups
 from eupg.protect.release import Release
 from eupg.rng import Randomness

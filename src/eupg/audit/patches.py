@@ -18,7 +18,7 @@ from eupg.audit.linkage import Rate
 from eupg.data.dataset import Dataset
 from eupg.data.picture import Picture
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import KAnonymous
+from eupg.guarantees import KAnonymous
 from eupg.protect.release import Release
 
 Keys = NDArray[np.uint64]

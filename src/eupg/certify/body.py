@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from eupg.certify.claimed import SEEDED, Claimed, LinkingClaim, PrivateClaim, Unit
+from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
 from eupg.certify.parts import Day, Digest, KeyedDigest, Moment, Part, RequestId, Text
-from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, assumptions, says_earlier_models
+from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, says_earlier_models
 from eupg.errors import CertificateRefused, ParameterError
+from eupg.guarantees import DifferentiallyPrivate, KAnonymous, Unit
+from eupg.guarantees.wording import SEEDED
 
 FORMAT = "eupg-certificate-2"
 # The first format says neither how many were forgotten together nor what groups of records share.
@@ -211,7 +213,7 @@ class Body(Part):
             method=method,
             claimed=claimed,
             measured=tuple(measured),
-            assumed=(*assumptions(claimed, seeded=seeded), *assumed),
+            assumed=(*claimed.claim.assumptions(seeded=seeded), *assumed),
             not_covered=(*NOT_COVERED, *not_covered),
             deleted=tuple(deleted),
             provenance=provenance,
@@ -245,12 +247,12 @@ class Body(Part):
             raise ParameterError("Body.request.unit: expected 'record' where people are not known, found 'person'")
 
     @property
-    def _shared(self) -> Mapping[str, float] | None:
-        return self.claimed.claim.shared if isinstance(self.claimed.claim, LinkingClaim) else None
+    def _shared(self) -> tuple[tuple[str, float], ...] | None:
+        return self.claimed.claim.shared if isinstance(self.claimed.claim, KAnonymous) else None
 
     def _check_files(self) -> None:
         files = (self.provenance.base_model, self.provenance.release)
-        if None in files and isinstance(self.claimed.claim, LinkingClaim | PrivateClaim):
+        if None in files and isinstance(self.claimed.claim, KAnonymous | DifferentiallyPrivate):
             raise CertificateRefused(
                 "a claim that rests on a protected copy needs the digests of that copy and of the base model: "
                 "give Provenance both"
@@ -258,7 +260,7 @@ class Body(Part):
 
     def _check_measures(self) -> None:
         needed = {Kind.NEAR_DUPLICATES}
-        if isinstance(self.claimed.claim, LinkingClaim):
+        if isinstance(self.claimed.claim, KAnonymous):
             needed |= {Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS}
             needed |= {Kind.SHARED_VALUES} if self.format != FIRST_FORMAT else set()
         absent = sorted(needed - {m.kind for m in self.measured})

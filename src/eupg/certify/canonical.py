@@ -7,17 +7,12 @@ that holds the same value in any other spelling is refused: a second spelling is
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from typing import Any
 
 import rfc8785
 
 from eupg.errors import CertificateInvalid, ParameterError
-
-# Beyond this, a double no longer tells neighbouring integers apart, and two programs may read two numbers.
-_SAFE = 2**53 - 1
-_DEEPEST = 32
+from eupg.strict import SAFE_INTEGER, plain
 
 
 def canonical(value: Any) -> bytes:
@@ -32,11 +27,6 @@ def canonical(value: Any) -> bytes:
     '{"a":"é","b":[1,1e+21]}'
     """
     return rfc8785.dumps(plain(value))
-
-
-def plain(value: Any, where: str = "value") -> Any:
-    """Return a deep copy of the value as dicts and lists, or say where something is not plain JSON."""
-    return _plain(value, where, 0)
 
 
 def read_canonical(content: bytes) -> Any:
@@ -63,44 +53,6 @@ def read_canonical(content: bytes) -> Any:
     return value
 
 
-def _plain(value: Any, where: str, depth: int) -> Any:
-    if depth > _DEEPEST:
-        raise ParameterError(f"{where}: expected at most {_DEEPEST} levels of nesting, found more")
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return _text(value, where)
-    if isinstance(value, int):
-        if abs(value) > _SAFE:
-            raise ParameterError(
-                f"{where}: expected an integer of at most ±(2^53−1), found a larger one: pass it as text"
-            )
-        return int(value)
-    if isinstance(value, float):
-        if not math.isfinite(value):
-            raise ParameterError(f"{where}: expected a finite number, found {value}: leave it out or use None")
-        return float(value)
-    if isinstance(value, Mapping):
-        return {_key(k, where): _plain(v, f"{where}.{k}", depth + 1) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(v, f"{where}[{i}]", depth + 1) for i, v in enumerate(value)]
-    raise ParameterError(
-        f"{where}: expected text, a number, true, false, None, a list or a mapping, found {type(value).__name__}"
-    )
-
-
-def _key(key: Any, where: str) -> str:
-    if not isinstance(key, str):
-        raise ParameterError(f"{where}: expected text as keys, found {key!r}")
-    return _text(key, where)
-
-
-def _text(text: str, where: str) -> str:
-    if any("\ud800" <= c <= "\udfff" for c in text):
-        raise ParameterError(f"{where}: expected Unicode text, found half of a surrogate pair")
-    return str(text)
-
-
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     # Two readers may take two different values of a key that is there twice.
     found: dict[str, Any] = {}
@@ -113,7 +65,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _number(digits: str) -> int | float:
     # A float such as 1e20 is spelled like an integer, and has to come back as the float it was.
-    small = len(digits) <= 17 and abs(int(digits)) <= _SAFE
+    small = len(digits) <= 17 and abs(int(digits)) <= SAFE_INTEGER
     return int(digits) if small else float(digits)
 
 

@@ -18,9 +18,10 @@ from eupg.certify.body import FORMAT, FORMATS, Body
 from eupg.certify.canonical import canonical, read_canonical
 from eupg.certify.files import replace_file
 from eupg.certify.keys import PublicKey, SigningKey
-from eupg.certify.parts import Digest, KeyId, Part, Signature, check_keys
+from eupg.certify.parts import Digest, KeyId, Part, Signature
 from eupg.certify.summary import summary
 from eupg.errors import CertificateInvalid, CertificateRefused, ParameterError
+from eupg.strict import check_keys
 
 # Far more than any certificate needs, and little enough to read without care.
 _LARGEST = 16 * 2**20

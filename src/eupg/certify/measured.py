@@ -9,6 +9,7 @@ from typing import Any
 
 from eupg.certify.parts import Part, Text
 from eupg.errors import ParameterError
+from eupg.guarantees.wording import percent
 
 
 class Kind(StrEnum):
@@ -152,12 +153,6 @@ class Measurement(Part):
                 f"Of the batch of {report['forgotten']:,} records forgotten together, not of one person: {sentence}"
             )
         return cls.of(Kind.NEAR_DUPLICATES, result, sentence, report)
-
-
-def percent(share: float) -> str:
-    """Write a share in whole percent, without turning a few into none or most into all."""
-    few, most = 0 < share < 0.005, 0.995 < share < 1
-    return "under 1 %" if few else "over 99 %" if most else f"{100 * share:.0f} %"
 
 
 def _keys(value: Any) -> Iterator[str]:

@@ -15,11 +15,12 @@ from string import Template
 
 from eupg.certify.body import Body
 from eupg.certify.certificate import Certificate
-from eupg.certify.claimed import SEEDED, LinkingClaim
 from eupg.certify.fitting import fit
 from eupg.certify.measured import Kind
 from eupg.certify.summary import erased, files, moment, narrowings, readable, short, together
 from eupg.certify.verify import verify_integrity
+from eupg.guarantees import KAnonymous
+from eupg.guarantees.wording import SEEDED
 
 _ROWS = 6
 _ITEMS = 4
@@ -99,7 +100,7 @@ def _done(body: Body) -> str:
 
 def _holds(body: Body) -> str:
     claim = body.claimed.claim
-    known = body.measurement(Kind.EFFECTIVE_K) if isinstance(claim, LinkingClaim) else None
+    known = body.measurement(Kind.EFFECTIVE_K) if isinstance(claim, KAnonymous) else None
     words = claim.plain_words(body.request.unit)
     if known is None:
         return words

@@ -7,10 +7,9 @@ import unicodedata
 from collections.abc import Iterable
 
 from eupg.certify.body import Body
-from eupg.certify.claimed import SEEDED, LinkingClaim
 from eupg.certify.fitting import fit, listed
-from eupg.certify.measured import percent
-from eupg.certify.wording import as_sentence
+from eupg.guarantees import KAnonymous
+from eupg.guarantees.wording import SEEDED, as_sentence, percent
 
 _WIDTH = 100
 _LABEL = 13
@@ -86,8 +85,8 @@ def narrowings(body: Body) -> list[str]:
     """
     claim = body.claimed.claim
     found = [f"Kept as it is, not covered: {listed(claim.leaves_open)}."] if claim.leaves_open else []
-    if isinstance(claim, LinkingClaim) and claim.shared:
-        values = listed([f"{name} {percent(share)}" for name, share in claim.shared.items()])
+    if isinstance(claim, KAnonymous) and claim.shared:
+        values = listed([f"{name} {percent(share)}" for name, share in claim.shared])
         found.append(
             "Whoever learns a record's group learns its value, too, where the group has one only; that is so for this "
             f"share of all released records: {values}."

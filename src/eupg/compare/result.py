@@ -11,7 +11,7 @@ import numpy as np
 
 from eupg.audit.report import AuditReport
 from eupg.forget.storage import Storage
-from eupg.protect.guarantee import Guarantee
+from eupg.guarantees import Guarantee
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from rich.table import Table
 from eupg.audit.plot import save_figure
 from eupg.compare.result import Audited, Comparison, Row
 from eupg.forget.storage import Storage
-from eupg.protect.claim import percent
-from eupg.protect.guarantee import CertifiedUnlearning, DifferentiallyPrivate, Guarantee, KAnonymous
+from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Guarantee, KAnonymous
+from eupg.guarantees.wording import percent
 
 # Okabe and Ito's palette; markers differ too, for print in grey.
 _COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

@@ -17,10 +17,10 @@ from eupg.errors import ParameterError, UnknownRecord
 from eupg.forget.eupg import EUPG
 from eupg.forget.retrain import Retrain
 from eupg.forget.unlearner import Trained
+from eupg.guarantees import Guarantee, guarantee_from_json
 from eupg.learn.learner import Learner, Model
 from eupg.learn.xgboost_learner import XGBoostLearner
 from eupg.manage.manager import Manager
-from eupg.protect.guarantee import Guarantee, guarantee_from_json
 from eupg.protect.kanonymity import EffectiveK, ProbabilisticKAnonymity, constant_share, effective_k
 from eupg.rng import Randomness
 from eupg.watch import Watch, stopwatch

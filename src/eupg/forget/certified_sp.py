@@ -9,10 +9,10 @@ from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
+from eupg.guarantees import CertifiedUnlearning
+from eupg.guarantees.wording import REQUESTS_APART
 from eupg.learn.learner import Learner, Model, check_settings
 from eupg.learn.noisy import GradientClipping, ModelClipping, NoisyLearner, NoisySteps, gaussian_epsilon
-from eupg.protect.claim import REQUESTS_APART
-from eupg.protect.guarantee import CertifiedUnlearning
 from eupg.rng import Randomness
 
 _NOISE = "the noise is pseudo-random and in floating point, and the claim takes it for true Gaussian noise"

@@ -16,12 +16,12 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.learn.dp_sgd import PrivateSteps, Rows, check_network, fit_privately
 from eupg.learn.learner import Learner, Model, check_settings
 from eupg.learn.sampled_gaussian import least_noise
 from eupg.learn.torch_learner import TorchLearner
 from eupg.protect.exact_noise import discrete_laplace, scale_at_least
-from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.units import random_rank, unit_claim, units_of
 from eupg.rng import Randomness
 

@@ -13,9 +13,10 @@ from eupg.forget.protected_training import ProtectedTraining
 from eupg.forget.released import Released
 from eupg.forget.scored_base import ScoredBase, scored
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
+from eupg.guarantees import Guarantee
+from eupg.guarantees.guarantee import assuming, both
+from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART
 from eupg.learn.learner import Learner, Model, Scoring
-from eupg.protect.claim import NO_PERSON, REQUESTS_APART, assuming, both
-from eupg.protect.guarantee import Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
 
@@ -109,16 +110,25 @@ class EUPG:
         return model, release.guarantee
 
     def resume(
-        self, base: Model, claim: Guarantee, data: Dataset, rng: Randomness, *, lottery: Lottery | None = None
+        self,
+        base: Model,
+        claim: Guarantee,
+        data: Dataset,
+        rng: Randomness,
+        *,
+        lottery: Lottery | None = None,
+        released: Released | None = None,
     ) -> Trained:
         """Fine-tune a base model that was made before from a release of exactly these records.
 
-        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before.
+        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before. Who had a part in
+        the release is noted from the records, unless a history is given.
         """
         if lottery is None:
             self._check_enough(data)
             lottery = self.lottery(rng)
-        return self._serve(base, self.claim(claim, data), data, lottery, Released.of(data), rng)
+        released = Released.of(data) if released is None else released
+        return self._serve(base, self.claim(claim, data), data, lottery, released, rng)
 
     def lottery(self, rng: Randomness) -> Lottery | None:
         """Return a new lottery over who may be seen raw; none where everyone is."""

@@ -10,8 +10,8 @@ from typing import Protocol, runtime_checkable
 
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
+from eupg.guarantees import Guarantee
 from eupg.learn.learner import Learner, Model
-from eupg.protect.guarantee import Guarantee
 from eupg.rng import Randomness
 
 

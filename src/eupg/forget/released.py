@@ -15,6 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eupg.data.dataset import Dataset, RecordId
+from eupg.errors import WorkspaceState
+
+_ELSEWHERE = (
+    "expected a model that knows who had a part in its releases, got one whose workspace keeps that history: "
+    "read the claim in the certificate that the workspace issues for the request"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +40,11 @@ class Released:
     kept: Mapping[RecordId, str] = field(default_factory=dict)
     gone: Mapping[str, str] = field(default_factory=dict)
     key: bytes = field(default=b"", repr=False)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nobody ever had a part in a release."""
+        return not self.kept and not self.gone
 
     @classmethod
     def of(cls, data: Dataset, *, key: bytes | None = None) -> Released:
@@ -66,6 +77,28 @@ class Released:
         people = {_digest(self.key, person) for person in np.unique(records.subjects).tolist()}
         these = records.id_set
         return sum(person in people and name not in these for name, person in self.kept.items())
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryElsewhere(Released):
+    """Stands for a history that is kept elsewhere, such as in a workspace: it can be carried along, not asked."""
+
+    @property
+    def empty(self) -> bool:
+        """Tell that there is a history, although it is not here."""
+        return False
+
+    def retaining(self, ids: frozenset[RecordId]) -> HistoryElsewhere:
+        """Return the same: whoever keeps the history keeps it up to date."""
+        return self
+
+    def count(self, records: Dataset) -> int:
+        """Refuse to count records that are not known here."""
+        raise WorkspaceState(_ELSEWHERE)
+
+    def others(self, records: Dataset) -> int:
+        """Refuse to count records that are not known here."""
+        raise WorkspaceState(_ELSEWHERE)
 
 
 def _digest(key: bytes, name: str) -> str:

@@ -11,8 +11,8 @@ from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
+from eupg.guarantees import Exact
 from eupg.learn.learner import Learner, Model
-from eupg.protect.guarantee import Exact
 from eupg.rng import Randomness
 
 

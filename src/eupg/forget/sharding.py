@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
-from eupg.protect.guarantee import Unit
+from eupg.guarantees import Unit
 from eupg.rng import Randomness
 
 Places = NDArray[np.int64]

@@ -19,10 +19,11 @@ from eupg.forget.sharding import Places, Sharding
 from eupg.forget.stages import Plan, Shard, train_shard
 from eupg.forget.storage import Storage
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
+from eupg.guarantees import Exact, Unit
+from eupg.guarantees.guarantee import assuming
+from eupg.guarantees.wording import REQUESTS_APART
 from eupg.learn.learner import Learner, Model, accumulates, check_settings
 from eupg.learn.workers import side_by_side
-from eupg.protect.claim import REQUESTS_APART, assuming
-from eupg.protect.guarantee import Exact, Unit
 from eupg.rng import Randomness
 
 # Below this many rows times effort, starting processes takes longer than the training.

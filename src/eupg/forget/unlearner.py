@@ -13,9 +13,9 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.lottery import Lottery
 from eupg.forget.released import Released
+from eupg.guarantees import Exact, Guarantee, Involvement, claim_for_person
+from eupg.guarantees.wording import REQUESTS_APART
 from eupg.learn.learner import Model
-from eupg.protect.claim import REQUESTS_APART, assuming, others_kept
-from eupg.protect.guarantee import Exact, Guarantee
 from eupg.rng import Randomness
 
 
@@ -34,7 +34,8 @@ class Trained:
     kept
         Every record it may be fitted on; those that are not in ``ids`` were never seen raw.
     released
-        Who had a part in the release behind the base model.
+        Who had a part in the release behind the base model; :class:`~eupg.forget.released.HistoryElsewhere` where that
+        is kept by somebody else, who then has to be asked what is claimed for a person.
     claim
         What holds for one record of the release once it is not in ``ids``.
     memory
@@ -52,6 +53,14 @@ class Trained:
     memory: object
     lottery: Lottery | None = None
 
+    def __post_init__(self) -> None:
+        # Without a history everybody would seem to be new, and be told that nothing of them remains.
+        if self.released.empty and not isinstance(self.claim, Exact):
+            raise ParameterError(
+                f"a claim of {self.claim.notion} needs the records behind it, got none: "
+                "pass Released.of(data) with the records that were released"
+            )
+
     def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
 
@@ -67,16 +76,18 @@ class Trained:
                 f"{len(unknown)} of {len(records)} records are not kept here: "
                 "never there, or already forgotten; ask for the claim before forgetting"
             )
-        touched = self.released.count(records)
-        if touched:
-            claim, others = self.claim.for_person(touched), self.released.others(records)
-            claim = claim.for_part().narrowed(others_kept(others)) if others else claim
-        else:
-            claim = Exact(caveats=self.claim.caveats)
-        if self.lottery is not None and not self.lottery.drawn(records).any():
-            # No model was ever fitted on them, so none could show anything but what the release does.
-            claim = assuming(claim, REQUESTS_APART, needed=False)
-        return claim
+        others = self.released.others(records)
+        person = Involvement(
+            released=(self.released.count(records),),
+            others=others,
+            stays=others > 0,
+            seen_raw=REQUESTS_APART in self.claim.caveats and self._drawn(records),
+        )
+        return claim_for_person(person, (self.claim,), caveats=self.claim.caveats)
+
+    def _drawn(self, records: Dataset) -> bool:
+        """Tell whether a model may have been fitted on any of these; otherwise it shows no more than the release."""
+        return self.lottery is None or bool(self.lottery.drawn(records).any())
 
 
 @runtime_checkable

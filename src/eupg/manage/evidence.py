@@ -18,9 +18,10 @@ from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Prove
 from eupg.certify.body import Request as Asked
 from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
-from eupg.certify.wording import REQUESTS_APART, as_sentence
 from eupg.errors import WorkspaceDamaged
 from eupg.forget.eupg import EUPG
+from eupg.guarantees import Guarantee, KAnonymous, guarantee_from_json
+from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART, as_sentence
 from eupg.manage.auditing import FORGOTTEN
 from eupg.manage.current import Current
 from eupg.manage.description import describe
@@ -29,8 +30,6 @@ from eupg.manage.events import Entry
 from eupg.manage.forgetting import FEWEST_AUDITED
 from eupg.manage.request_states import Request, State
 from eupg.manage.workspace import Workspace
-from eupg.protect.claim import NO_PERSON
-from eupg.protect.guarantee import Guarantee, KAnonymous, guarantee_from_json
 
 _OTHERS_UNKNOWN = "Other records of the same person: no column names people, so that none are known here."
 _LIBRARIES = {
@@ -92,8 +91,7 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
 
 def _assumed(caveats: Sequence[str], *, seen: int) -> list[str]:
     """Return what a claim assumes that was noted before claims said so themselves."""
-    said = REQUESTS_APART in map(as_sentence, caveats)
-    return [REQUESTS_APART] if seen and not said else []
+    return [as_sentence(REQUESTS_APART)] if seen and REQUESTS_APART not in caveats else []
 
 
 def _asked(request: Request, history: Mapping[str, Entry], done: Mapping[str, Any], *, nameless: bool) -> Asked:

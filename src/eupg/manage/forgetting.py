@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import reduce
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,13 +14,13 @@ from eupg.audit.membership import audit
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import WorkspaceDamaged
+from eupg.guarantees import Guarantee, Involvement, claim_for_person, guarantee_from_json
+from eupg.guarantees.wording import NO_PERSON
 from eupg.learn.learner import Model
 from eupg.manage.current import Answered, Current, Release
 from eupg.manage.events import Json
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Standing
-from eupg.protect.claim import NO_PERSON, REQUESTS_APART, assuming, both, others_kept
-from eupg.protect.guarantee import DifferentiallyPrivate, Exact, Guarantee, Unit, guarantee_from_json
 from eupg.protect.kanonymity import EffectiveK
 
 # Fewer held-out people than this say nothing about chance.
@@ -86,32 +85,37 @@ class Erasure:
         standing, run = self.roll.standing(self.gone), _Run.of(self.roll, self.gone, twins)
         # The base model's claim says so too, unless an earlier version made it.
         nameless = schema.subject is None and self.roll.nameless
+        claims = [guarantee_from_json(release.claim) for release in current.releases]
         found = []
         for name, rows in self.rows.items():
-            details = self._details(rows, standing, current.releases, schema.caveats, of_method, nameless=nameless)
+            behind = [standing.left_behind(rows, i) for i in range(len(claims))]
+            person = self._involvement(rows, behind, standing, nameless=nameless)
+            claim = claim_for_person(person, claims, caveats=schema.caveats, of_method=of_method)
+            claim = claim.narrowed(NO_PERSON) if nameless else claim
+            details = self._details(rows, behind, standing, current.releases, claim)
             found.append(Answered(name, details | run.about(rows)))
         return tuple(found)
+
+    def _involvement(
+        self, rows: NDArray[np.intp], behind: Sequence[NDArray[np.intp]], standing: Standing, *, nameless: bool
+    ) -> Involvement:
+        """Return how the people whom these rows belong to took part, with the rows behind each release."""
+        return Involvement(
+            released=tuple(len(b) for b in behind),
+            others=0 if nameless else standing.others(rows),
+            stays=standing.stays(rows),
+            # Whom no model ever saw, no model can have shown.
+            seen_raw=bool(self.roll.seen[standing.of_the_same(rows)].any()),
+        )
 
     def _details(
         self,
         rows: NDArray[np.intp],
+        behind: Sequence[NDArray[np.intp]],
         standing: Standing,
         releases: Sequence[Release],
-        caveats: tuple[str, ...],
-        of_method: tuple[str, ...],
-        *,
-        nameless: bool,
+        claim: Guarantee,
     ) -> dict[str, Json]:
-        behind = [standing.left_behind(rows, i) for i in range(len(releases))]
-        claim = claim_after([len(b) for b in behind], releases, caveats, stays=standing.stays(rows))
-        others = 0 if nameless else standing.others(rows)
-        if others:
-            claim = claim.narrowed(others_kept(others))
-        if nameless:
-            claim = claim.narrowed(NO_PERSON)
-        # Whom no model ever saw, no model can have shown.
-        shown = bool(self.roll.seen[standing.of_the_same(rows)].any())
-        claim = assuming(replace(claim, caveats=both(claim.caveats, of_method)), REQUESTS_APART, needed=shown)
         details: dict[str, Json] = {
             "records": len(rows),
             "held_out": int(self.roll.held_out[rows].sum()),
@@ -180,24 +184,6 @@ def _hidden(found: EffectiveK) -> str:
         f"forgotten people of its group: {found.median:g} (median; minimum {found.minimum}), and "
         f"{found.alone:.0%} of the records stand alone"
     )
-
-
-def claim_after(
-    touched: Sequence[int], releases: Sequence[Release], caveats: tuple[str, ...], *, stays: bool = False
-) -> Guarantee:
-    """Return what holds for someone with so many records in each release, who may keep others in them."""
-    claims = [guarantee_from_json(r.claim).for_person(n) for n, r in zip(touched, releases, strict=True) if n]
-    if stays:
-        claims = [claim.for_part() for claim in claims]
-    if len(set(touched) - {0}) > 1:
-        # A release that holds fewer of their records changes in no more than those, whichever of them all change.
-        claims = [_about(claim, max(touched)) for claim in claims]
-    return reduce(lambda one, other: one.compose(other), claims) if claims else Exact(caveats=caveats)
-
-
-def _about(claim: Guarantee, records: int) -> Guarantee:
-    per_record = isinstance(claim, DifferentiallyPrivate) and claim.unit is Unit.RECORD
-    return replace(claim, records=records) if per_record else claim  # type: ignore[call-arg]
 
 
 def enough_to_audit(forgotten: Dataset) -> bool:

@@ -24,13 +24,13 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 
 from eupg.errors import EupgError, MissingFramework, ParameterError, StorageError
+from eupg.guarantees import guarantee_from_json
 from eupg.manage.current import Current
 from eupg.manage.intake import changing
 from eupg.manage.manager import Manager
 from eupg.manage.mlflow_search import Searched, all_pages, refuse_leftovers, search_artifacts, search_backend
 from eupg.manage.store import Digest
 from eupg.manage.workspace import Workspace
-from eupg.protect.guarantee import guarantee_from_json
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 _.-]{0,199}")
 _OWNER, _DIGEST = "eupg.ledger", "eupg.digest"

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from eupg.errors import LockHeld
+from eupg.guarantees import guarantee_from_json
+from eupg.guarantees.wording import NO_PERSON
 from eupg.manage.lock import Owner, WorkspaceLock, read_owner
 from eupg.manage.request_index import Status
 from eupg.manage.workspace import Workspace
-from eupg.protect.claim import NO_PERSON
-from eupg.protect.guarantee import guarantee_from_json
 
 
 @dataclass(frozen=True)

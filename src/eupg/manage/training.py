@@ -19,11 +19,11 @@ from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.forget.eupg import EUPG
 from eupg.forget.protected_training import ProtectedTraining
+from eupg.guarantees import KAnonymous, NoGuarantee
 from eupg.learn.learner import Model
 from eupg.manage.current import Release
 from eupg.manage.store import Digest
 from eupg.protect import release
-from eupg.protect.guarantee import KAnonymous, NoGuarantee
 from eupg.protect.kanonymity import Groups, constant_share, with_shared
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness

@@ -15,21 +15,21 @@ from eupg.data.dataset import Dataset, RecordId
 from eupg.errors import DataError, PrivacyError, WorkspaceState
 from eupg.forget.eupg import EUPG
 from eupg.forget.lottery import Lottery
-from eupg.forget.released import Released
+from eupg.forget.released import HistoryElsewhere
 from eupg.forget.scored_base import base_of
 from eupg.forget.unlearner import Trained
+from eupg.guarantees import Involvement, NoGuarantee, claim_for_person, guarantee_from_json
 from eupg.learn.learner import Model
 from eupg.manage.atomic import remove_files, storage_error
 from eupg.manage.current import Current, Event, digest_of_all
 from eupg.manage.description import describe
 from eupg.manage.events import Json
-from eupg.manage.forgetting import Erasure, claim_after, measured, twins_of
+from eupg.manage.forgetting import Erasure, measured, twins_of
 from eupg.manage.request_states import Request
 from eupg.manage.roll import Roll, Rows
 from eupg.manage.store import Digest
 from eupg.manage.training import Base, held_apart, make_base
 from eupg.manage.workspace import Workspace
-from eupg.protect.guarantee import NoGuarantee, guarantee_from_json
 from eupg.rng import Randomness
 from eupg.watch import Watch
 
@@ -150,10 +150,11 @@ class Workshop:
 
     def _check_together(self, current: Current, data: Dataset, roll: Roll) -> None:
         """Refuse a release after which nothing would be claimed for people who were in one before."""
-        promised = self.method.mechanism.guarantee(data.schema)
-        together = (*current.releases, replace(current.releases[-1], claim=promised.to_json()))
+        claims = [guarantee_from_json(release.claim) for release in current.releases]
+        claims.append(self.method.mechanism.guarantee(data.schema))
+        someone = Involvement(released=(1,) * len(claims))
         twice = int((roll.training & (roll.groups >= 0).any(axis=0)).sum())
-        if twice and isinstance(claim_after([1] * len(together), together, ()), NoGuarantee):
+        if twice and isinstance(claim_for_person(someone, claims), NoGuarantee):
             raise PrivacyError(
                 f"{twice} records were released before, and two such releases can be intersected: nothing could be "
                 "claimed for their people; use differential privacy, whose budgets add up"
@@ -291,7 +292,12 @@ class Workshop:
     def _first(self, digest: Digest, base: Base, data: Dataset, lottery: Lottery | None) -> _First:
         """Fine-tune a new base model; who may be seen raw is drawn unless it was before."""
         claim = guarantee_from_json(base.release.claim)
-        trained = self.watch("finetune", lambda: self.method.resume(base.model, claim, data, self.rng, lottery=lottery))
+        # The roll knows who was in which release, earlier ones included.
+        history = HistoryElsewhere()
+        trained = self.watch(
+            "finetune",
+            lambda: self.method.resume(base.model, claim, data, self.rng, lottery=lottery, released=history),
+        )
         served = self._serve(trained, digest)
         release: dict[str, Json] = {"release": base.release.digest, "claim": dict(base.release.claim)}
         events = (
@@ -338,7 +344,7 @@ class Workshop:
         ids = data.id_set if seen.all() else data.select(seen).id_set
         claim = guarantee_from_json(current.releases[-1].claim)
         lottery = self._lottery(data, roll, newcomers)
-        return Trained(base, data.schema, ids, data.id_set, Released(), claim, base, lottery)
+        return Trained(base, data.schema, ids, data.id_set, HistoryElsewhere(), claim, base, lottery)
 
 
 def _drawn(data: Dataset, lottery: Lottery | None) -> Rows:

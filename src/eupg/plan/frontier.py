@@ -23,9 +23,9 @@ from eupg.data.sources import Source
 from eupg.errors import DataError, EupgError, ParameterError
 from eupg.forget.eupg import EUPG, FEWEST_EXPOSED
 from eupg.forget.lottery import exposed_people
+from eupg.guarantees import Exact, Guarantee
 from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
-from eupg.protect.guarantee import Exact, Guarantee
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Seeded
 from eupg.watch import Watch

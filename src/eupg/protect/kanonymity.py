@@ -19,7 +19,7 @@ from eupg.data.dataset import Dataset, Matrix
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import KAnonymous
+from eupg.guarantees import KAnonymous
 from eupg.protect.microaggregation import mdav
 from eupg.protect.release import Release
 from eupg.rng import Randomness

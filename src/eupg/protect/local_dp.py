@@ -20,8 +20,8 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import ParameterError
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.protect.channel import Channel, LaplaceChannel, TableChannel, randomised_response
-from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.mechanism import require_rows
 from eupg.protect.release import Release
 from eupg.protect.utility import Embedding, hierarchy_utility, learn_embeddings

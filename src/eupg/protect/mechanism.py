@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError
-from eupg.protect.guarantee import Guarantee, NoGuarantee
+from eupg.guarantees import Guarantee, NoGuarantee
 from eupg.protect.release import Release
 from eupg.rng import Randomness
 

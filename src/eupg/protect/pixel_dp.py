@@ -20,8 +20,8 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
 from eupg.errors import ParameterError, PrivacyError
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.protect.channel import TOTAL, Codes, LaplaceChannel, Weights, within_ratio
-from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.mechanism import require_rows
 from eupg.protect.pixels import check_block, require_picture
 from eupg.protect.release import Release

@@ -17,7 +17,7 @@ from eupg.data.dataset import Dataset, Labels
 from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
-from eupg.protect.guarantee import KAnonymous
+from eupg.guarantees import KAnonymous
 from eupg.protect.kanonymity import Groups, with_shared
 from eupg.protect.public_features import EfficientNetLite0, Features, PublicFeatures, describe, principal
 from eupg.protect.release import Release

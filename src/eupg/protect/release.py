@@ -15,7 +15,7 @@ from eupg.data.dataset import Dataset, Labels, Matrix
 from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.errors import DataError
-from eupg.protect.guarantee import Guarantee
+from eupg.guarantees import Guarantee
 from eupg.rng import Randomness
 
 

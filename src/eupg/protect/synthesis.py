@@ -18,8 +18,8 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
+from eupg.guarantees import DifferentiallyPrivate
 from eupg.protect.cells import Cells
-from eupg.protect.guarantee import DifferentiallyPrivate
 from eupg.protect.release import Release
 from eupg.protect.synthesis_budget import Budget
 from eupg.protect.synthesis_model import SynthesisModel

@@ -7,8 +7,7 @@ from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.protect.claim import Neighbours, Unit
-from eupg.protect.guarantee import DifferentiallyPrivate
+from eupg.guarantees import DifferentiallyPrivate, Neighbours, Unit
 from eupg.rng import Randomness
 
 

@@ -2,13 +2,15 @@ import dataclasses
 import itertools
 import json
 import math
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from eupg.errors import ParameterError
-from eupg.protect.guarantee import (
+from eupg.guarantees import (
     CertifiedUnlearning,
     DifferentiallyPrivate,
     Exact,
@@ -267,3 +269,67 @@ def test_whoever_stays_with_other_records_has_twice_the_budget():
 def test_a_claim_about_a_whole_person_is_never_weaker_than_one_about_a_part(a):
     part = a.for_part()
     assert part == a or (isinstance(part, DifferentiallyPrivate) and part.epsilon == 2 * a.epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [700.0, 750.0, 1e6])
+def test_factor_beyond_reading_is_a_power_wherever_it_is_written(epsilon):
+    power = f"e^{epsilon:g} times as likely"
+    for claim in (DifferentiallyPrivate(epsilon=epsilon), CertifiedUnlearning(epsilon=epsilon, delta=1e-5)):
+        assert power in claim.sentence().replace(f"e^{epsilon:.4g} times", f"e^{epsilon:g} times")
+        assert power in claim.plain_words()
+        assert "infinitely" not in claim.sentence()
+
+
+@given(GUARANTEES)
+def test_every_field_of_the_json_is_needed_and_no_other_is_taken(a):
+    values = a.to_json()
+    with pytest.raises(ParameterError, match=r"claim: expected no field but .*; found extra"):
+        guarantee_from_json(values | {"extra": 1})
+    for name in values.keys() - {"notion"}:
+        with pytest.raises(ParameterError, match=f"claim: expected the field {name}, found none"):
+            guarantee_from_json({k: v for k, v in values.items() if k != name})
+
+
+@pytest.mark.parametrize(
+    ("claim", "change", "message"),
+    [
+        (Exact(), {"seeded": 1}, r"claim\.seeded: expected bool, found int"),
+        (Exact(), {"covers": "age"}, r"claim\.covers: expected a list, found str"),
+        (Exact(), {"caveats": [7]}, r"claim\.caveats\[0\]: expected str, found int"),
+        (KAnonymous(k=3), {"k": 3.0}, r"claim\.k: expected int, found float"),
+        (KAnonymous(k=3), {"k": 1}, r"claim: k must be a whole number of at least 2, got 1"),
+        (KAnonymous(k=3), {"records": True}, r"claim\.records: expected int, found bool"),
+        (KAnonymous(k=3), {"shared": {"label": "half"}}, r"claim\.shared\.label: expected float, found str"),
+        (DifferentiallyPrivate(epsilon=1), {"epsilon": "1"}, r"claim\.epsilon: expected float, found str"),
+        (DifferentiallyPrivate(epsilon=1), {"epsilon": math.nan}, r"claim\.epsilon: expected a finite number"),
+        (DifferentiallyPrivate(epsilon=1), {"unit": "household"}, r"claim\.unit: expected one of record, person"),
+        (DifferentiallyPrivate(epsilon=1), {"neighbours": "some"}, r"claim\.neighbours: expected one of one unit"),
+        (CertifiedUnlearning(epsilon=1, delta=0.1), {"delta": 2}, r"claim: delta must lie between 0 and 1, got 2"),
+        (NoGuarantee(), {"why": None}, r"claim\.why: expected str, found NoneType"),
+    ],
+)
+def test_field_of_another_type_is_refused_with_its_place(claim, change, message):
+    with pytest.raises(ParameterError, match=message):
+        guarantee_from_json(claim.to_json() | change)
+
+
+def test_what_was_measured_on_the_release_comes_back():
+    claim = KAnonymous(k=3, leaves_open=("label",), shared=(("label", 0.25),))
+    again = guarantee_from_json(json.loads(json.dumps(claim.to_json())))
+    assert again.shared == claim.shared
+    assert "shared" not in KAnonymous(k=3).to_json()
+
+
+@given(GUARANTEES)
+def test_a_claim_that_promises_nothing_says_what_to_do_instead(a):
+    empty = isinstance(a, NoGuarantee) or (isinstance(a, KAnonymous) and a.bound == 1)
+    assert (a.why_empty() is not None) == empty
+    if empty:
+        assert "retrain without the records" in a.why_empty()
+
+
+def test_guarantees_are_read_without_anything_heavy():
+    code = "import sys, eupg.guarantees, eupg.certify.verify; print(sorted({m.split('.')[0] for m in sys.modules}))"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "'eupg'" in loaded
+    assert not [name for name in ("numpy", "pandas", "scipy", "sklearn", "torch", "xgboost") if f"'{name}'" in loaded]

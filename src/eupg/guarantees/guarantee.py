@@ -1,25 +1,29 @@
-"""The shape of every claim: what it covers, what narrows it, how two of them compare, and how it reads in words."""
+"""What every guarantee is: what it covers, what narrows it, how two of them compare, how it reads, and its JSON.
+
+A guarantee says what it covers, its unit (a record or a person), which data sets count as neighbours, and what it
+leaves open. It is known before any record is seen. ``docs/guarantees.md`` holds the proof behind each class.
+"""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self, TypeVar
 
 from eupg.errors import ParameterError
+from eupg.guarantees.wording import REQUESTS_APART, SEEDED, as_sentence
+from eupg.strict import check_keys, checked, field_kinds, optional_fields
 
-# Certificates list this among their assumptions, in the same words (eupg.certify.wording).
-REQUESTS_APART = (
-    "it is assumed that no erasure request was chosen by looking at a model fitted on these records: such a choice can "
-    "carry what that model showed into the newest one"
-)
 G = TypeVar("G", bound="Guarantee")
-# What every claim says where a table does not tell which records belong to one person.
-NO_PERSON = (
-    "the claim is record-level: no column names the person, so that each record counts as a person of its own, and "
-    "other records of the same person are not known here"
+_NO_RELATION = (
+    "No relation between erased and retained records is known; near-duplicates are counted, relatives are not."
+)
+_CHOSEN_UNSEEN = (
+    "Schema, method and settings were chosen without looking at the records, but for what is listed as read from the "
+    "data, or as not covered."
 )
 
 
@@ -101,21 +105,74 @@ class Guarantee(ABC):
         if self.leaves_open:
             parts.append(f"Not covered, kept as it is: {', '.join(self.leaves_open)}.")
         parts += self._measured()
-        parts += [f"{c[0].upper()}{c[1:]}." for c in self.caveats]
+        parts += map(as_sentence, self.caveats)
         if self.seeded:
-            parts.append("Reproducible run, not private: whoever knows the seed can undo the protection.")
+            parts.append(SEEDED)
         return " ".join(parts)
+
+    @abstractmethod
+    def strength(self, asked: Unit = Unit.RECORD) -> str:
+        """Say how strong the claim is, in a few words and numbers, for the unit that the request asked for."""
+
+    @abstractmethod
+    def plain_words(self, asked: Unit = Unit.RECORD) -> str:
+        """Say what now holds for the unit that the request asked for, to someone who never heard of the method."""
+
+    def why_empty(self) -> str | None:
+        """Say why the claim promises nothing and what to do instead; None where it promises something."""
+        return None
+
+    def assumptions(self, *, seeded: bool) -> tuple[str, ...]:
+        """Return what the claim takes for granted.
+
+        ``seeded`` tells whether any randomness of the run can be repeated.
+        """
+        first = (SEEDED,) if seeded else ()
+        requests = (as_sentence(REQUESTS_APART),) if REQUESTS_APART in self.caveats else ()
+        secret = () if seeded else self._secret()
+        return (*first, _NO_RELATION, *requests, _CHOSEN_UNSEEN, *secret, *self._assumed())
+
+    def _secret(self) -> tuple[str, ...]:
+        """Say which random numbers have to stay secret; nothing for a claim that rests on none."""
+        return ()
+
+    def _assumed(self) -> tuple[str, ...]:
+        """Say what this notion alone takes for granted."""
+        return ()
 
     def _measured(self) -> list[str]:
         """Say what was measured when the release was made and bears on the claim; nothing for most notions."""
         return []
 
     def to_json(self) -> dict[str, Any]:
-        """Return plain values that :func:`eupg.protect.guarantee.guarantee_from_json` reads back."""
+        """Return plain values that :func:`eupg.guarantees.guarantee_from_json` reads back."""
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         return {"notion": self.notion} | {
             k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, StrEnum) else v for k, v in values.items()
         }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any], *, where: str = "claim") -> Self:
+        """Read a guarantee of this notion; a field that is missing, unknown or malformed is refused with its place."""
+        kinds = cls._json_kinds()
+        check_keys(values, {"notion", *kinds}, where, optional=optional_fields(cls))
+        if values["notion"] != cls.notion:
+            raise ParameterError(f"{where}.notion: expected {cls.notion!r}, found {values['notion']!r}")
+        read = {name: checked(values[name], kind, f"{where}.{name}") for name, kind in kinds.items() if name in values}
+        try:
+            return cls(**cls._arguments(read))
+        except ParameterError as error:
+            raise ParameterError(f"{where}: {error}") from error
+
+    @classmethod
+    def _json_kinds(cls) -> dict[str, Any]:
+        """Return the type that each field has in JSON."""
+        return field_kinds(cls)
+
+    @classmethod
+    def _arguments(cls, read: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the class from the values that were read."""
+        return read
 
 
 def both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,35 +186,8 @@ def assuming(claim: G, sentence: str, *, needed: bool) -> G:
     return replace(claim, caveats=(*others, sentence) if needed else others)
 
 
-def others_kept(records: int) -> str:
-    """Return the caveat of a claim about records of a person of whom so many others are kept."""
-    others = "1 other record" if records == 1 else f"{records} other records"
-    are = "is" if records == 1 else "are"
-    return f"the claim is record-level: it is about the forgotten records, while {others} of the same person {are} kept"
-
-
-def percent(share: float) -> str:
-    """Write a share in whole percent, without turning a few into none or most into all.
-
-    Examples
-    --------
-    >>> percent(0.45), percent(0.0), percent(0.001), percent(0.999), percent(1.0)
-    ('45 %', '0 %', 'under 1 %', 'over 99 %', '100 %')
-    """
-    if 0 < share < 0.005:
-        return "under 1 %"
-    if 0.995 < share < 1:
-        return "over 99 %"
-    return f"{100 * share:.0f} %"
-
-
-def attributes(names: tuple[str, ...]) -> str:
-    """Name the attribute, or count them where there are several."""
-    return f"the attribute {names[0]}" if len(names) == 1 else f"{len(names)} attributes"
-
-
 def check_budget(epsilon: float, delta: float) -> None:
-    """Refuse what is no (ε, δ)."""
+    """Refuse numbers that are not an (ε, δ)."""
     if not (math.isfinite(epsilon) and epsilon >= 0):
         raise ParameterError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
     if not 0 <= delta <= 1:
@@ -170,6 +200,6 @@ def check_records(records: int) -> None:
         raise ParameterError(f"a person has at least one record, got {records}")
 
 
-def grow(epsilon: float) -> str:
-    """Write e^ε as a person reads it."""
-    return f"{math.exp(epsilon):.3g}" if epsilon < 700 else "infinitely many"
+def empty_budget(delta: float) -> str | None:
+    """Say why a budget promises nothing; None where it promises something."""
+    return "δ=1 says nothing: lower δ, or retrain without the records" if delta == 1 else None
