@@ -150,7 +150,7 @@ _HOME = {name: module for module, names in _HOMES.items() for name in names}
 _EXTRAS = {"torch": "torch", "safetensors": "torch", "xgboost": "xgboost", "lightgbm": "lightgbm"}
 _EXTRAS |= {"opacus": "dpsgd", "dp_accounting": "dpsgd"}
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "Aggregate",
     "Attribute",

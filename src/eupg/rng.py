@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.errors import ParameterError
+from eupg.validation import is_whole
 
 
 class Randomness(ABC):
@@ -94,7 +95,7 @@ class Seeded(Randomness):
     seeded = True
 
     def __init__(self, seed: int, path: tuple[str, ...] = ()) -> None:
-        if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or seed < 0:
+        if not is_whole(seed) or seed < 0:
             raise ParameterError(f"a seed is a non-negative integer, got {seed!r}: pass for example Seeded(7)")
         self.seed = int(seed)
         self.path = path

@@ -55,7 +55,8 @@ class Tags(HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.tags, self.attributes = set(), set()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):

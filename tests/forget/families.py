@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from eupg import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg import MLP, Learner, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.data.dataset import Dataset
 
 
@@ -22,7 +22,7 @@ def normed(inputs: int, classes: int) -> nn.Module:
 
 TREES = ("sklearn.tree._tree.Tree",)
 ADAM = ("sklearn.neural_network._stochastic_optimizers.AdamOptimizer",)
-FAMILIES = {
+FAMILIES: dict[str, Learner] = {
     "torch": TorchLearner(MLP((4,)), batch_size=32),
     "torch batch norm": TorchLearner(normed, batch_size=16),
     "xgboost": XGBoostLearner(max_depth=3, threads=1),

@@ -28,6 +28,7 @@ from eupg import (
 from eupg.checks import names_reachable_from
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.released import Released
+from eupg.forget.unlearner import Unlearner
 from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous
 from people import SCHEMA, people
 
@@ -38,7 +39,7 @@ LEARNERS = [
     SklearnLearner(),
     TorchLearner(),
 ]
-METHODS = [EUPG(ProbabilisticKAnonymity(10), learner, pretrain=3, finetune=2) for learner in LEARNERS]
+METHODS: list[Unlearner] = [EUPG(ProbabilisticKAnonymity(10), learner, pretrain=3, finetune=2) for learner in LEARNERS]
 METHODS += [Retrain(learner, effort=3) for learner in LEARNERS]
 
 

@@ -44,7 +44,8 @@ class Places:
     """Empty databases of one kind, and what somebody can do to them who does not use the library."""
 
     def __init__(self, kind, folder) -> None:
-        self.kind, self._folder, self._schemas = kind, folder, []
+        self.kind, self._folder = kind, folder
+        self._schemas: list[str] = []
 
     def new(self) -> str:
         name = f"ledger_{uuid.uuid4().hex}"

@@ -80,7 +80,7 @@ def test_what_is_not_plain_json_is_refused_and_nothing_is_written(ledger, value)
 
 
 def test_body_that_holds_itself_is_refused(ledger):
-    loop = []
+    loop: list[object] = []
     loop.append(loop)
     with pytest.raises(ParameterError, match="more than 20 deep"):
         ledger.append("note", {"loop": loop})

@@ -47,9 +47,9 @@ def other(path):
 
 
 def test_two_processes_cannot_hold_it_and_the_message_names_the_owner(path, other):
-    with pytest.raises(LockHeld) as told, WorkspaceLock(path):
+    with pytest.raises(LockHeld) as refused, WorkspaceLock(path):
         pass
-    told = str(told.value)
+    told = str(refused.value)
     assert f"process {other.pid} on {os.uname().nodename}" in told
     assert "(forget)" in told
     assert "end that process" in told

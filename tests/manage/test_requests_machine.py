@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pandas as pd
 from hypothesis import settings
@@ -35,7 +36,8 @@ class Book(RuleBasedStateMachine):
         self.now = datetime(2027, 1, 29, 20, tzinfo=UTC)
         self.ledger = places.open(clock=lambda: self.now)
         self.book = RequestBook(self.ledger)
-        self.model, self.events = {}, 0
+        self.model: dict[str, dict[str, Any]] = {}
+        self.events = 0
 
     def teardown(self) -> None:
         self.ledger.verify(self.ledger.head())

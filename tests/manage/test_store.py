@@ -50,7 +50,7 @@ def test_same_content_twice_is_one_file_that_is_not_written_again(store):
 def test_file_found_in_place_is_forced_to_disk_before_put_returns(store, monkeypatch):
     """Its writer may have been killed between giving the name and forcing the folder to disk."""
     store.put(CONTENT)
-    synced = []
+    synced: list[int] = []
     monkeypatch.setattr(os, "fsync", synced.append)
     store.put(CONTENT)
     assert len(synced) == 1

@@ -271,7 +271,7 @@ def test_messages_with_a_reference_can_be_delivered_again_in_any_order(manager, 
     before = entries(manager)
     again = [handle(manager, message) for message in reversed(messages)][::-1]
     assert (again, entries(manager)) == (first, before)
-    by_reference = {}
+    by_reference: dict[str, tuple[str, object]] = {}
     for (subject, reference), answer in zip(pairs, first, strict=True):
         if "error" not in answer:
             assert by_reference.setdefault(reference, (subject, answer)) == (subject, answer)

@@ -22,11 +22,12 @@ from eupg.plan.advice import advise
 from eupg.plan.frontier import Frontier, Point, measure
 from eupg.plan.show import picture, table
 from eupg.protect.kanonymity import shared_values
+from eupg.protect.mechanism import Mechanism
 from people import people
 
 LEARNER = XGBoostLearner(max_depth=2, threads=1)
 RECIPE = Recipe(BestOf((LEARNER,), 0.2), 8, BestOf((LEARNER,)), 4, LEARNER, 4)
-MECHANISMS = {"k=5": ProbabilisticKAnonymity(5), "ε=4": LocalDP(4.0)}
+MECHANISMS: dict[str, Mechanism] = {"k=5": ProbabilisticKAnonymity(5), "ε=4": LocalDP(4.0)}
 
 
 def source(rows: int = 400) -> Source:

@@ -22,6 +22,7 @@ from eupg.audit.picture_twins import GREY_LEVELS, nearest_pictures
 from eupg.data.attribute import Categorical
 from eupg.data.dataset import Dataset, Matrix
 from eupg.errors import DataError, ParameterError
+from eupg.validation import is_number, is_whole
 
 _MOST_CHOICES = 1000
 # For so few records it is quicker to narrow down the others one by one than to sort them all.
@@ -311,15 +312,14 @@ def _check(forgotten: Dataset, retained: Dataset, within: int, tolerance: float)
         raise DataError("forgotten and retained records must be under the same schema: load both with one")
     if not len(forgotten) or not len(retained):
         raise DataError(f"expected records on both sides, got {len(forgotten)} forgotten and {len(retained)} retained")
-    whole = isinstance(within, (int, np.integer)) and not isinstance(within, bool)
-    if not whole or not 0 <= within < features:
+    if not is_whole(within) or not 0 <= within < features:
         raise ParameterError(f"within must be a whole number from 0 to below {features} features, got {within!r}")
     if comb(features, int(within)) > _MOST_CHOICES:
         raise ParameterError(
             f"within={within} of {features} features leaves {comb(features, int(within)):,} choices to try, "
             f"more than {_MOST_CHOICES}: lower within, or use tolerance"
         )
-    if isinstance(tolerance, bool) or not isinstance(tolerance, (int, float)) or not 0 <= tolerance < 1:
+    if not is_number(tolerance) or not 0 <= tolerance < 1:
         raise ParameterError(
             f"tolerance must be a number from 0 to below 1, since one differing category counts 1, got {tolerance!r}: "
             "use within to allow for categories that differ"

@@ -24,6 +24,7 @@ from eupg.errors import DataError, ParameterError
 from eupg.guarantees import DifferentiallyPrivate
 from eupg.protect.mechanism import Mechanism, rows_are_independent
 from eupg.rng import Randomness
+from eupg.validation import check_below_one, check_whole
 
 Floats = NDArray[np.float64]
 # With more distinct records than this, each is too rare to count: a score stands in for the record.
@@ -130,8 +131,8 @@ def epsilon_lower_bound(
     a, b = _sample(first, "first"), _sample(second, "second")
     if a.dtype != b.dtype:
         raise DataError(f"both samples must hold the same kind of output, got {a.dtype} and {b.dtype}: convert one")
-    _check_share(confidence, "confidence")
-    _check_share(delta, "delta")
+    check_below_one("confidence", confidence)
+    check_below_one("delta", delta)
     error = 1 - confidence
     if candidates is not None:
         sets = _given(a, candidates)
@@ -192,7 +193,7 @@ def audit_mechanism_epsilon(
         if len(release) != n:
             raise DataError(f"expected a row a record, got {len(release)} rows for {n}: run it once a record instead")
         rows.append(np.column_stack([release.X, release.y]))
-    _check_share(confidence, "confidence")
+    check_below_one("confidence", confidence)
     return _apart(*_outcomes(rows[0], rows[1]), confidence, claim.delta)
 
 
@@ -204,8 +205,7 @@ def _check_runs(mechanism: Mechanism, n: int) -> None:
             f"not {n}: run it on two neighbouring tables, many times each, and give one number a run to "
             "epsilon_lower_bound; if it does treat each record on its own, set its rows_are_independent to True"
         )
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or n < 4:
-        raise ParameterError(f"n must be a whole number of at least 4, got {n!r}")
+    check_whole("n", n, at_least=4)
 
 
 def _apart(
@@ -221,11 +221,6 @@ def _bound(outputs: OutputSet, favoured: Sample, other: Sample, error: float, de
     counts = (count(outputs, favoured), len(favoured), count(outputs, other), len(other))
     epsilon = max(0.0, float(epsilons(*counts, error, delta)))
     return EpsilonBound(epsilon, delta, 1 - error, words(outputs), *counts, chosen_apart=True)
-
-
-def _check_share(value: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1:
-        raise ParameterError(f"{name} must be a number from 0 to below 1, got {value!r}")
 
 
 def _given(a: Sample, candidates: Sequence[Collection[int] | float]) -> list[OutputSet]:

@@ -23,6 +23,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import Bytes, Picture
 from eupg.errors import DataError, ParameterError
 from eupg.protect.kanonymity import Groups
+from eupg.validation import check_whole
 
 Edges = NDArray[np.float64]
 # Distances held at a time.
@@ -173,8 +174,7 @@ def _checked(data: Dataset, groups: Groups, block: int, confidence: float) -> Pi
     picture = data.schema.picture
     if picture is None:
         raise DataError("jigsaw puts blocks of pictures together, and these records are a table: use linkage")
-    if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
-        raise ParameterError(f"block must be a whole number of pixels of at least 1, got {block!r}")
+    check_whole("block", block, at_least=1, of="pixels")
     if picture.height % block or picture.width % block:
         raise ParameterError(f"blocks of {block} do not fill {picture.height} × {picture.width} pixels: choose another")
     if picture.width < 2 * block:

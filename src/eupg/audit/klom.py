@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from eupg.errors import DataError, ParameterError
+from eupg.validation import check_whole
 
 Floats = NDArray[np.float64]
 PERCENTILES = (50, 95, 99)
@@ -175,8 +176,7 @@ def _histogram(margins: Floats, low: Floats, width: Floats, bins: int) -> Floats
 
 
 def _check_options(bins: int, clip: float, floor: float) -> None:
-    if isinstance(bins, bool) or not isinstance(bins, (int, np.integer)) or bins < 2:
-        raise ParameterError(f"bins must be a whole number of at least 2, got {bins!r}")
+    check_whole("bins", bins, at_least=2)
     if not 0 < clip < np.inf:
         raise ParameterError(f"clip must be a positive finite number, got {clip!r}")
     if not 0 < floor < 1:

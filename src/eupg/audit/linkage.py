@@ -30,6 +30,7 @@ from eupg.guarantees import Guarantee, KAnonymous
 from eupg.protect.kanonymity import Groups
 from eupg.protect.release import Release
 from eupg.rng import Randomness
+from eupg.validation import check_whole
 
 Mask = NDArray[np.bool_]
 
@@ -254,8 +255,7 @@ def _checked(
             f"linkage is bounded by k-anonymity, got {type(mechanism).__name__} with a claim of {claim.notion}: "
             "audit differential privacy with epsilon_lower_bound"
         )
-    if isinstance(trials, bool) or not isinstance(trials, (int, np.integer)) or trials < 1:
-        raise ParameterError(f"trials must be a whole number of at least 1, got {trials!r}")
+    check_whole("trials", trials, at_least=1)
     wanted = np.ones(len(data), dtype=np.bool_) if targets is None else data.where(targets)
     if not wanted.any():
         raise DataError("no target to look for: name at least one record, or leave targets out for all")

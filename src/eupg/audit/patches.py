@@ -20,6 +20,7 @@ from eupg.data.picture import Picture
 from eupg.errors import DataError, ParameterError
 from eupg.guarantees import KAnonymous
 from eupg.protect.release import Release
+from eupg.validation import check_whole
 
 Keys = NDArray[np.uint64]
 Rows = NDArray[np.int64]
@@ -199,8 +200,7 @@ def _checked(
         raise DataError("patch_linkage looks for blocks of pictures, and these records are a table: use linkage")
     if not isinstance(claim, KAnonymous):
         raise ParameterError(f"matching is bounded by k-anonymity, got a claim of {claim.notion}: audit ε instead")
-    if isinstance(block, bool) or not isinstance(block, (int, np.integer)) or block < 1:
-        raise ParameterError(f"block must be a whole number of pixels of at least 1, got {block!r}")
+    check_whole("block", block, at_least=1, of="pixels")
     if picture.height % block or picture.width % block:
         raise ParameterError(f"blocks of {block} do not fill {picture.height} × {picture.width} pixels: choose another")
     if not 0 < known <= 1:

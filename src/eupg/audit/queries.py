@@ -18,6 +18,7 @@ from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.learn.learner import Model
+from eupg.validation import check_whole
 
 
 class Queries(Protocol):
@@ -55,8 +56,7 @@ class PictureQueries:
     diagonals: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.shift, bool) or not isinstance(self.shift, (int, np.integer)) or self.shift < 0:
-            raise ParameterError(f"shift must be a whole number of pixels of at least 0, got {self.shift!r}")
+        check_whole("shift", self.shift, at_least=0, of="pixels")
 
     @property
     def count(self) -> int:

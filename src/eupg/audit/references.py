@@ -28,6 +28,7 @@ from eupg.errors import DataError, ParameterError
 from eupg.learn.learner import Model
 from eupg.learn.workers import side_by_side
 from eupg.rng import Randomness, Seeded
+from eupg.validation import is_whole
 
 Mask = NDArray[np.bool_]
 Step = Callable[[int, int], None]
@@ -88,7 +89,7 @@ def complementary_halves(groups: NDArray[np.int64], models: int, rng: np.random.
     >>> halves.sum(axis=0).tolist()
     [2, 2, 2, 2, 2, 2]
     """
-    if isinstance(models, bool) or models < 2 or models % 2:
+    if not is_whole(models) or models < 2 or models % 2:
         raise ParameterError(f"reference models come in pairs: ask for an even number of at least 2, got {models!r}")
     inside = np.zeros((models, len(groups)), dtype=bool)
     for pair in range(0, models, 2):

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.errors import DataError, ParameterError
+from eupg.validation import is_whole
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -213,7 +214,7 @@ def taylor_softmax(
     """
     probabilities, labels = _check_probabilities(probabilities, labels)
     _check_floor(floor)
-    if isinstance(order, bool) or not isinstance(order, int) or order < 2 or order % 2:
+    if not is_whole(order) or order < 2 or order % 2:
         raise ParameterError(f"order must be an even whole number of at least 2, got {order!r}: odd ones go below zero")
     if not (math.isfinite(temperature) and temperature > 0 and math.isfinite(margin)):
         raise ParameterError(f"temperature must be positive and margin finite, got {temperature!r} and {margin!r}")

@@ -14,6 +14,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.picture import Bytes, Picture
 from eupg.data.schema import Schema
 from eupg.errors import DataError, MissingFramework, ParameterError
+from eupg.validation import is_whole
 
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".webp")
 _GREY = ("1", "L", "LA")
@@ -179,7 +180,7 @@ def _files(folder: Path, *, required: bool) -> list[Path]:
 def _check_size(size: tuple[int, int] | None) -> tuple[int, int] | None:
     if size is None:
         return None
-    whole = [isinstance(v, (int, np.integer)) and not isinstance(v, bool) and v > 0 for v in size]
+    whole = [is_whole(v) and v > 0 for v in size]
     if len(whole) != 2 or not all(whole):
         raise ParameterError(f"size is (height, width) in pixels, each at least 1, got {size!r}")
     return int(size[0]), int(size[1])

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Column, Missing
 from eupg.errors import DataError
+from eupg.validation import is_whole
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -49,7 +50,7 @@ class Picture(Attribute):
         super().__post_init__()
         for word in ("height", "width", "channels"):
             value = getattr(self, word)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            if not is_whole(value) or value < 1:
                 raise self._wrong(f"{word} must be a whole number of at least 1, got {value!r}")
             object.__setattr__(self, word, int(value))
         if self.missing is not Missing.REFUSE:

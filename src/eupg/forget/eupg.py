@@ -19,6 +19,7 @@ from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART
 from eupg.learn.learner import Learner, Model, Scoring
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness
+from eupg.validation import check_whole, is_share
 
 Memory = Model | ScoredBase
 # A model is never fitted on fewer people than this where people are drawn: it would be about them alone.
@@ -83,12 +84,10 @@ class EUPG:
             raise ParameterError(
                 f"{second!r} cannot go on from a given model, which EUPG needs: use one that can, or Retrain"
             )
-        number = isinstance(self.exposure, (int, float, np.integer, np.floating))
-        if not number or isinstance(self.exposure, bool) or not 0 <= self.exposure <= 1:
+        if not is_share(self.exposure):
             raise ParameterError(f"exposure is a share of people from 0 to 1, got {self.exposure!r}")
         for name, value, least in (("pretrain", self.pretrain, 1), ("finetune", self.finetune, 0)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-                raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
+            check_whole(name, value, at_least=least)
 
     @property
     def depends_on_history(self) -> bool:

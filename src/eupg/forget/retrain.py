@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
 from eupg.forget.released import Released
@@ -14,6 +12,7 @@ from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_i
 from eupg.guarantees import Exact
 from eupg.learn.learner import Learner, Model
 from eupg.rng import Randomness
+from eupg.validation import check_whole
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,7 @@ class Retrain:
     def __post_init__(self) -> None:
         if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {self.learner!r}")
-        if isinstance(self.effort, bool) or not isinstance(self.effort, (int, np.integer)) or self.effort < 1:
-            raise ParameterError(f"effort must be a whole number of at least 1, got {self.effort!r}")
+        check_whole("effort", self.effort, at_least=1)
 
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Train on all records."""

@@ -25,6 +25,7 @@ from eupg.guarantees.wording import REQUESTS_APART
 from eupg.learn.learner import Learner, Model, accumulates, check_settings
 from eupg.learn.workers import side_by_side
 from eupg.rng import Randomness
+from eupg.validation import is_share
 
 # Below this many rows times effort, starting processes takes longer than the training.
 _WORTH_PROCESSES = 1_000_000
@@ -139,8 +140,7 @@ class SISA:
             if not isinstance(getattr(self, name), kind):
                 choices = ", ".join(f"{kind.__name__}.{c.name}" for c in kind)
                 raise ParameterError(f"{name} must be one of {choices}, got {getattr(self, name)!r}")
-        number = isinstance(self.redraw, (int, float, np.integer, np.floating)) and not isinstance(self.redraw, bool)
-        if self.redraw is not None and not (number and 0 <= self.redraw <= 1):
+        if self.redraw is not None and not is_share(self.redraw):
             raise ParameterError(f"redraw is a share of a shard's records from 0 to 1, or None, got {self.redraw!r}")
         if self.likelihood is not None and not all(np.isfinite(v) for v in self.likelihood.values()):
             raise ParameterError("likelihoods must be finite numbers: give each person one, or leave them out")

@@ -26,6 +26,7 @@ import numpy as np
 from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
 from eupg.errors import ModelFileError, SchemaError
+from eupg.validation import is_whole
 
 _LONGEST_LINE = 16 * 2**20
 _SALT_BYTES = 16
@@ -88,7 +89,7 @@ def read_model(path: str | Path, form: str) -> ModelFile:
     if about.get("sha256") != _digest(about, payload):
         raise ModelFileError(f"{path} is damaged: its content does not match its digest; restore it from a copy")
     effort = about.get("effort")
-    if isinstance(effort, bool) or not isinstance(effort, int) or effort < 1:
+    if not is_whole(effort) or effort < 1:
         raise _malformed(path, "effort", repr(effort))
     try:
         schema = _schema(about.get("schema"))

@@ -21,6 +21,7 @@ from eupg.data.picture import Picture
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import NothingRetained, ParameterError
+from eupg.validation import check_whole, is_number, is_whole
 
 # A margin an example; one for each class where there are more than two.
 Scores = NDArray[np.float32]
@@ -169,20 +170,17 @@ def check_settings(
     Comparisons are written so that NaN, which is neither small nor large, fails them.
     """
     for name, least in whole.items():
-        value = getattr(learner, name)
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-            raise ParameterError(f"{name} must be a whole number of at least {least}, got {value!r}")
+        check_whole(name, getattr(learner, name), at_least=least)
     for name in (*positive, *not_negative):
         value = getattr(learner, name)
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not number or not 0 <= value < math.inf or (name in positive and value == 0):
+        if not is_number(value) or not 0 <= value < math.inf or (name in positive and value == 0):
             above = "above 0" if name in positive else "of at least 0"
             raise ParameterError(f"{name} must be a finite number {above}, got {value!r}")
 
 
 def check_fit(examples: Examples, effort: int) -> None:
     """Refuse an empty table or an effort that does nothing."""
-    if isinstance(effort, bool) or not isinstance(effort, (int, np.integer)) or effort < 1:
+    if not is_whole(effort) or effort < 1:
         raise ParameterError(f"effort must be a whole number of at least 1 (epochs or trees), got {effort!r}")
     if len(examples.y) == 0:
         raise NothingRetained("no example is left to learn from: keep at least one record, or retire the model")

@@ -30,6 +30,7 @@ from eupg.data.dataset import Dataset, Names, RecordId
 from eupg.data.schema import Schema
 from eupg.errors import DataError, EupgError, ParameterError, UnknownRecord
 from eupg.manage.store import Digest, Store
+from eupg.validation import check_whole
 
 Manifest = tuple[Digest, ...]
 Rows = NDArray[np.int64]
@@ -153,8 +154,7 @@ class RecordFiles:
         return kept
 
     def _write(self, data: Dataset, first: int, rows_per_part: int) -> Manifest:
-        if isinstance(rows_per_part, bool) or not isinstance(rows_per_part, int) or rows_per_part < 1:
-            raise ParameterError(f"rows_per_part must be a whole number of at least 1, got {rows_per_part!r}")
+        rows_per_part = check_whole("rows_per_part", rows_per_part, at_least=1)
         if data.schema != self.schema:
             raise DataError("records must come under the schema of these files: load them with that schema")
         with self._all_or_nothing() as put:

@@ -39,6 +39,7 @@ from eupg.manage.request_states import (
     months_after,
 )
 from eupg.manage.transaction import ENTRIES, Snapshot, Transaction, aware, entry_of
+from eupg.validation import is_whole
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ class RequestBook:
         RequestRefused
             If the request is answered, was extended before, or is overdue.
         """
-        if months not in (1, 2) or isinstance(months, bool):
+        if not is_whole(months) or months not in (1, 2):
             raise ParameterError(f"a deadline is extended by 1 or 2 months, got {months!r}")
         check_reason(reason)
         with self._ledger.transaction() as transaction:

@@ -39,6 +39,7 @@ from eupg.manage.manager import Manager
 from eupg.manage.request_states import REPEATED, Request, State
 from eupg.manage.roll import person_digest, record_digest
 from eupg.manage.transaction import ENTRIES, Snapshot, entry_of
+from eupg.validation import is_whole
 
 Answer = dict[str, Any]
 
@@ -235,7 +236,7 @@ def _read_erase(identity: Any, reference: str | None) -> _Message:
 
 def _text(value: Any, where: str) -> str:
     """Return an id as text, or say what is wrong with it without repeating it."""
-    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    text = str(value) if is_whole(value) else value
     if not isinstance(text, str) or not text or len(text) > _LONGEST:
         raise ParameterError(f"{where} must be one text of 1 to {_LONGEST} characters, or a whole number")
     try:

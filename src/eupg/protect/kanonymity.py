@@ -18,11 +18,12 @@ from eupg.data.attribute import Categorical, Role
 from eupg.data.dataset import Dataset, Matrix
 from eupg.data.picture import require_table
 from eupg.data.schema import Schema
-from eupg.errors import DataError, ParameterError
+from eupg.errors import DataError
 from eupg.guarantees import KAnonymous
 from eupg.protect.microaggregation import mdav
 from eupg.protect.release import Release
 from eupg.rng import Randomness
+from eupg.validation import check_whole
 
 Groups = NDArray[np.int64]
 
@@ -40,8 +41,7 @@ class ProbabilisticKAnonymity:
     k: int = 30
 
     def __post_init__(self) -> None:
-        if isinstance(self.k, bool) or not isinstance(self.k, (int, np.integer)) or self.k < 2:
-            raise ParameterError(f"k must be a whole number of at least 2, got {self.k!r}")
+        check_whole("k", self.k, at_least=2)
 
     def guarantee(self, schema: Schema) -> KAnonymous:
         """Return the claim: linking by the permuted attributes succeeds with probability at most 1/k."""

@@ -26,6 +26,7 @@ from eupg.protect.mechanism import require_rows
 from eupg.protect.release import Release
 from eupg.protect.utility import Embedding, hierarchy_utility, learn_embeddings
 from eupg.rng import Randomness
+from eupg.validation import check_positive
 
 Column = NDArray[np.float64]
 
@@ -54,9 +55,8 @@ class LocalDP:
 
     def __post_init__(self) -> None:
         for name, value in (("epsilon", self.epsilon), ("label_epsilon", self.label_epsilon)):
-            number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-            if value is not None and not (number and math.isfinite(value) and value > 0):
-                raise ParameterError(f"{name} must be a positive finite number, got {value!r}")
+            if value is not None:
+                check_positive(name, value)
 
     @property
     def rows_are_independent(self) -> bool:

@@ -8,7 +8,6 @@ groups; the compiled search gives the same groups from a fraction of them (see `
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from eupg.errors import DataError, ParameterError
 from eupg.protect.mdav_blocks import Integers, Matrix, halves, neighbours_together, new_search, pack
+from eupg.validation import check_whole
 
 # Squares and sums of anything smaller stay finite.
 _LARGEST = 1e150
@@ -56,7 +56,7 @@ def mdav(X: ArrayLike, k: int) -> Integers:
     >>> mdav([[1.0], [2.0], [3.0], [10.0], [11.0], [30.0], [31.0]], 2).tolist()
     [1, 1, 2, 2, 2, 0, 0]
     """
-    k, table = whole(k, "k"), checked_table(X)
+    k, table = check_whole("k", k, at_least=1), checked_table(X)
     check_enough(table, k)
     return _exact(table, k)
 
@@ -86,7 +86,8 @@ def partitioned_mdav(X: ArrayLike, k: int, *, cell: int = 50_000, threads: int =
     >>> partitioned_mdav([[1.0], [2.0], [3.0], [10.0], [11.0], [30.0], [31.0]], 2, cell=4).tolist()
     [0, 0, 0, 1, 1, 2, 2]
     """
-    k, cell, threads = whole(k, "k"), whole(cell, "cell"), whole(threads, "threads")
+    k, cell = check_whole("k", k, at_least=1), check_whole("cell", cell, at_least=1)
+    threads = check_whole("threads", threads, at_least=1)
     if cell < 2 * k:
         raise ParameterError(f"a cell holds at least 2k={2 * k} records, got cell={cell}: raise cell or lower k.")
     table = checked_table(X)
@@ -146,17 +147,6 @@ def _cells(table: Matrix, rows: Integers, cell: int) -> Iterator[Integers]:
     order, half = halves(part[None, :, widest])[0], len(rows) // 2
     yield from _cells(table, np.sort(rows[order[:half]]), cell)
     yield from _cells(table, np.sort(rows[order[half:]]), cell)
-
-
-def whole(value: int, name: str) -> int:
-    """Return a parameter as a whole number of at least 1, or say that it is none."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}.")
-    return number
 
 
 def checked_table(X: ArrayLike) -> Matrix:

@@ -26,6 +26,7 @@ from eupg.protect.mechanism import require_rows
 from eupg.protect.pixels import check_block, require_picture
 from eupg.protect.release import Release
 from eupg.rng import Randomness
+from eupg.validation import check_positive, check_whole
 
 _BRIGHTEST = 255
 # Channels are built for a hair less than what is claimed: the finest of these that rounding does not cross.
@@ -72,13 +73,9 @@ class PixelDP:
     channels: Literal["each", "shared"] = field(default="each", kw_only=True)
 
     def __post_init__(self) -> None:
-        number = isinstance(self.epsilon, (int, float, np.integer, np.floating)) and not isinstance(self.epsilon, bool)
-        if not (number and math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ParameterError(f"epsilon must be a positive finite number, got {self.epsilon!r}")
+        check_positive("epsilon", self.epsilon)
         for name in ("m", "block"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+            check_whole(name, getattr(self, name), at_least=1)
         for name, known in (("unit", ("pixels", "picture")), ("channels", ("each", "shared"))):
             if getattr(self, name) not in known:
                 raise ParameterError(f"{name} must be {known[0]!r} or {known[1]!r}, got {getattr(self, name)!r}")

@@ -23,6 +23,7 @@ from eupg.protect.public_features import EfficientNetLite0, Features, PublicFeat
 from eupg.protect.release import Release
 from eupg.protect.wide_mdav import check_device, wide_mdav
 from eupg.rng import Randomness
+from eupg.validation import check_whole
 
 # Random words held at a time.
 _AT_ONCE = 2**22
@@ -67,9 +68,7 @@ class PixelPermutation:
     def __post_init__(self) -> None:
         least = {"k": 2, "block": 1} | ({} if self.dimensions is None else {"dimensions": 1})
         for name, smallest in least.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < smallest:
-                raise ParameterError(f"{name} must be a whole number of at least {smallest}, got {value!r}")
+            check_whole(name, getattr(self, name), at_least=smallest)
         if not callable(self.features):
             raise ParameterError(f"features must be a function of images and device, got {self.features!r}")
 

@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.picture import Bytes
-from eupg.errors import DataError, MissingFramework, ParameterError, SourceUnavailable
+from eupg.errors import DataError, MissingFramework, SourceUnavailable
+from eupg.validation import check_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -227,5 +228,4 @@ def _torchvision_resnet18() -> Any:
 
 def _check_sizes(**sizes: int) -> None:
     for name, value in sizes.items():
-        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-            raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+        check_whole(name, value, at_least=1)

@@ -8,7 +8,6 @@ pair goes with the label. All else is computed from the answers. ``docs/guarante
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +24,7 @@ from eupg.protect.synthesis_budget import Budget
 from eupg.protect.synthesis_model import SynthesisModel
 from eupg.protect.units import random_rank, unit_claim
 from eupg.rng import Randomness
+from eupg.validation import check_positive, check_whole
 
 _MOST_CATEGORIES = 20_000
 _MOST_FEATURES = 500
@@ -56,14 +56,11 @@ class DPSynthesis:
     rows: int | None = None
 
     def __post_init__(self) -> None:
-        number = isinstance(self.epsilon, (int, float, np.integer, np.floating)) and not isinstance(self.epsilon, bool)
-        if not (number and math.isfinite(self.epsilon) and self.epsilon > 0):
-            raise ParameterError(f"epsilon must be a positive finite number, got {self.epsilon!r}")
+        check_positive("epsilon", self.epsilon)
         if not (isinstance(self.delta, (int, float, np.floating)) and 0 <= self.delta < 1):
             raise ParameterError(f"delta must be 0, or a small probability such as 1e-6, got {self.delta!r}")
         for name, value in (("max_records", self.max_records), ("rows", 1 if self.rows is None else self.rows)):
-            if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-                raise ParameterError(f"{name} must be a whole number of at least 1, got {value!r}")
+            check_whole(name, value, at_least=1)
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: (ε, δ) for one person, on all attributes and the label."""

@@ -18,6 +18,7 @@ from eupg.data.attribute import Categorical, Listed
 from eupg.data.dataset import Dataset
 from eupg.data.picture import require_table
 from eupg.errors import DataError, ParameterError
+from eupg.validation import check_whole
 
 _BINS = 10
 
@@ -80,8 +81,7 @@ def learn_embeddings(data: Dataset, *, dimensions: int = 10, public: bool) -> di
     public
         Say whether the table is public. If it is the table you will protect, it is not.
     """
-    if isinstance(dimensions, bool) or not isinstance(dimensions, (int, np.integer)) or dimensions < 1:
-        raise ParameterError(f"dimensions must be a whole number of at least 1, got {dimensions!r}")
+    check_whole("dimensions", dimensions, at_least=1)
     require_table(data.schema, "learn_embeddings", "PixelPermutation or PixelDP, which need none")
     if not len(data):
         raise DataError("embeddings need records to learn from, got none")

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike
 
 from eupg.errors import DataError
 from eupg.protect.mdav_blocks import Integers, Matrix
-from eupg.protect.microaggregation import check_enough, checked_table, whole
+from eupg.protect.microaggregation import check_enough, checked_table
+from eupg.validation import check_whole
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -48,7 +49,7 @@ def wide_mdav(X: ArrayLike, k: int, *, device: str = "cpu") -> Integers:
     >>> wide_mdav([[1.0], [2.0], [3.0], [10.0], [11.0], [30.0], [31.0]], 2).tolist()
     [1, 1, 2, 2, 2, 0, 0]
     """
-    k, table = whole(k, "k"), checked_table(X)
+    k, table = check_whole("k", k, at_least=1), checked_table(X)
     check_enough(table, k)
     if len(table) < 2 * k:
         return np.zeros(len(table), np.int64)
