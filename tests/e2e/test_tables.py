@@ -64,7 +64,7 @@ class TestColumnOfIds:
         done = eupg(*TRAIN, *K, "--no-subject", cwd=folder)
         assert done.returncode == 0, words(done)
         assert "'ID' has no value twice. It is taken as the record id, not as a feature" in words(done)
-        assert "Trained on 270 records; 30 are held out. No column names the person" in words(done)
+        assert "Trained on 270 records; 30 records held out. No column names the person" in words(done)
         assert "people" not in words(done).split("For a record")[0]
         status = eupg("status", "--workspace", "ws", cwd=folder)
         assert "270 records in training, 30 records held out" in words(status)
