@@ -15,7 +15,7 @@ from eupg.cli.command import Command
 from eupg.cli.main import app
 
 COMMANDS = sorted(get_command(app()).commands)
-HEAVY = ("numpy", "pandas", "xgboost", "torch", "sklearn", "numba", "pyarrow", "scipy", "sqlalchemy", "rich")
+HEAVY = ("numpy", "pandas", "xgboost", "torch", "sklearn", "numba", "pyarrow", "scipy", "sqlalchemy")
 
 
 def run(*arguments, env=None):

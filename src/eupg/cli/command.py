@@ -31,6 +31,12 @@ class Command(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments; an option that lacks its value does not take the next option for it."""
+        # While a shell asks for completions, the value is what the user is about to type.
+        if not ctx.resilient_parsing:
+            self._require_values(ctx, args)
+        return super().parse_args(ctx, args)
+
+    def _require_values(self, ctx: Any, args: list[str]) -> None:
         options = [parameter for parameter in self.params if parameter.param_type_name == "option"]
         names = {name for option in options for name in (*option.opts, *option.secondary_opts)}
         with_value = {name for option in options if not getattr(option, "is_flag", False) for name in option.opts}
@@ -40,7 +46,6 @@ class Command(TyperCommand):
             if name in with_value and (value is None or value in names):
                 got = "nothing" if value is None else f"the option {value}"
                 raise typer.BadParameter(f"expected a value, got {got}", ctx, param_hint=repr(name))
-        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command and return the exit status."""
