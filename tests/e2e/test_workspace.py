@@ -220,5 +220,5 @@ def test_few_people_are_exposed_by_a_plan_and_everyone_else_is_erased_without_tr
     (tmp_path / "plan.json").write_text("{}")
     odd = eupg("train", *table, "--plan", "plan.json", "--workspace", "other", cwd=tmp_path)
     assert odd.returncode == 2
-    assert "is no plan" in words(odd)
+    assert "is not a plan" in words(odd)
     assert eupg("train", *table, "--workspace", "other", cwd=tmp_path).returncode == 2

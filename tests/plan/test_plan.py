@@ -374,7 +374,9 @@ def test_option_that_would_be_ignored_is_refused_at_once(file, arguments, words,
     assert "load" not in shown
 
 
-@pytest.mark.parametrize("option", [("--label", "y"), ("--no-subject",), ("--drop", "y"), ("--test-share", "0.3")])
+@pytest.mark.parametrize(
+    "option", [("--label", "y"), ("--no-subject",), ("--drop", "y"), ("--hold-out", "0.3"), ("--test-share", "0.3")]
+)
 def test_option_about_a_file_is_refused_with_a_public_data_set(option, capsys):
     assert main(["plan", "rand_hie", *option]) == 2
     words = f"{option[0]} describes a file of your own and would be ignored with the data set 'rand_hie'"

@@ -9,13 +9,13 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from eupg.cli.workspace import add_command, show
+from eupg.cli.terminal import Terminal
 from eupg.errors import EupgError
 
 if TYPE_CHECKING:
@@ -44,10 +44,10 @@ def _parser() -> argparse.ArgumentParser:
     text = "The experiments of the paper and those beside them. Default paths are those of a checkout's root."
     parser = argparse.ArgumentParser(prog="eupg-reproduction", description=text)
     parts = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    listed = add_command(parts, "list", "what can be run, and how long it takes", _list, workspace=False)
+    listed = _add_command(parts, "list", "what can be run, and how long it takes", _list)
     listed.add_argument("--repeats", type=int, default=5)
     _add_results(listed)
-    ran = add_command(parts, "run", "run what is missing from the results file", _run, workspace=False)
+    ran = _add_command(parts, "run", "run what is missing from the results file", _run)
     ran.add_argument(
         "names", nargs="+", metavar="NAME", help="experiments, all or images; eupg-reproduction list names them"
     )
@@ -64,11 +64,17 @@ def _parser() -> argparse.ArgumentParser:
     ran.add_argument("--fresh", action="store_true", help="compute everything again, whatever the file holds")
     ran.add_argument("--dry-run", action="store_true", help="say what would be computed and reused, and stop")
     _add_results(ran)
-    told = add_command(
-        parts, "report", "write the pages of results, their tables and figures", _report, workspace=False
-    )
+    told = _add_command(parts, "report", "write the pages of results, their tables and figures", _report)
     told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
     _add_results(told)
+    return parser
+
+
+def _add_command(commands: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:
+    """Add a command with the options that all of them have."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
+    parser.set_defaults(run=run)
     return parser
 
 
@@ -142,7 +148,7 @@ def _run(options: argparse.Namespace, console: Console) -> int:
     return int(bool(values["failed"]))
 
 
-def _report(options: argparse.Namespace, console: Console) -> int:
+def _report(options: argparse.Namespace, _: Console) -> int:
     from eupg_reproduction.report.page import write
     from eupg_reproduction.report.tidy import Book
 
@@ -159,7 +165,7 @@ def _report(options: argparse.Namespace, console: Console) -> int:
     words += f"{values['missing']} missing."
     if book.torn:
         words += f" {_torn(book.torn, options.results)}"
-    show(options, console, words, values, wrap=False)
+    Terminal(as_json=options.json).show(words, values, wrap=False)
     return 0
 
 

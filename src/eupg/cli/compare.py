@@ -2,23 +2,35 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.markup import escape
+import typer
 
-from eupg.certify.summary import readable
-from eupg.cli.names import LEARNERS, SOURCES, recipe, source, split
-from eupg.cli.progress import steps
-from eupg.cli.tables import Columns, add_column_options, read_records
+from eupg.cli.command import add_command
+from eupg.cli.names import LearnerName, recipe
+from eupg.cli.options import (
+    DataInstead,
+    Drop,
+    Feature,
+    HoldOut,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Learner,
+    NoSubject,
+    SchemaFile,
+    Seed,
+    SourceName,
+    SubjectColumn,
+    TestShare,
+)
+from eupg.cli.terminal import Terminal
 from eupg.errors import ParameterError
 
 if TYPE_CHECKING:
-    from eupg.data.sources import Source
     from eupg.forget.unlearner import Unlearner
     from eupg.learn.recipes import Recipe
 
@@ -26,89 +38,105 @@ METHODS = ("retrain", "short-retrain", "sisa", "certified-sp", "kanonymity", "dp
 _WITH_K, _WITH_EPSILON = ("kanonymity",), ("certified-sp", "dp")
 
 
-def add_to(commands: Any) -> None:
+def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    help_text = "several ways to forget, side by side on one data set"
-    parser: argparse.ArgumentParser = commands.add_parser("compare", help=help_text, description=help_text)
-    add_table_options(parser)
-    parser.add_argument("--learner", choices=LEARNERS, default="xgboost")
-    parser.add_argument(
-        "--methods",
-        help=f"some of {','.join(METHODS)}; by default all that the learner can do. Retrain and short retrain are "
-        "always in",
-    )
-    parser.add_argument("--k", type=int, help="of k-anonymity (default 30)")
-    parser.add_argument("--epsilon", type=float, help="of local DP and of Certified-SP (default 1)")
-    parser.add_argument("--effort", type=int, help="epochs or trees of a full training")
-    parser.add_argument("--finetune", type=int, help="epochs or trees after a request, for every method that is short")
-    parser.add_argument("--forget", type=float, default=0.05, help="share of people who ask (default 0.05)")
-    parser.add_argument("--repeats", type=int, default=1, help="repetitions")
-    parser.add_argument("--references", type=int, default=8, help="reference models of the audit; 0: no audit")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=Path, default=Path("comparison.svg"), help="the picture (.svg or .png)")
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.set_defaults(run=_compare)
+    add_command(app, compare, example="eupg compare adult --learner xgboost --methods sisa,kanonymity --k 30")
 
 
-def add_table_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that name a table: a public data set, or a file with its schema."""
-    parser.add_argument("source", nargs="?", help=f"a public data set: {', '.join(SOURCES)}")
-    parser.add_argument("--data", type=Path, help="a CSV or Parquet file instead")
-    add_column_options(parser)
-    parser.add_argument("--test-share", type=float, help="share of people held out from a file (default 0.2)")
+def compare(
+    source: SourceName = None,
+    data: DataInstead = None,
+    schema: SchemaFile = None,
+    label: LabelColumn = None,
+    subject: SubjectColumn = None,
+    no_subject: NoSubject = False,
+    identifier: IdColumn = None,
+    drop: Drop = None,
+    features: Feature = None,
+    hold_out: HoldOut = None,
+    test_share: TestShare = None,
+    learner: Learner = LearnerName.XGBOOST,
+    methods: Annotated[
+        str | None,
+        typer.Option(
+            "--methods",
+            metavar="NAME,…",
+            help=f"Some of {', '.join(METHODS)}; by default all that the learner supports. Retrain and short retrain "
+            "are always included.",
+        ),
+    ] = None,
+    k: Annotated[int | None, typer.Option("--k", metavar="N", help="The k of k-anonymity (default 30).")] = None,
+    epsilon: Annotated[
+        float | None,
+        typer.Option("--epsilon", metavar="E", help="Privacy budget of local DP and of Certified-SP (default 1)."),
+    ] = None,
+    effort: Annotated[
+        int | None, typer.Option("--effort", metavar="N", help="Epochs or trees of a full training.")
+    ] = None,
+    finetune: Annotated[
+        int | None,
+        typer.Option("--finetune", metavar="N", help="Epochs or trees after a request, for the short methods."),
+    ] = None,
+    forget: Annotated[
+        float, typer.Option("--forget", metavar="SHARE", help="Share of people who ask to be forgotten.")
+    ] = 0.05,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Number of repetitions.")] = 1,
+    references: Annotated[
+        int, typer.Option("--references", metavar="N", help="Number of reference models of the audit; 0: no audit.")
+    ] = 8,
+    seed: Seed = 0,
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The picture, as .svg or .png.")] = Path(
+        "comparison.svg"
+    ),
+    as_json: Json = False,
+) -> int:
+    """Compare several ways to forget on one data set."""
+    if out.suffix.lower() not in (".svg", ".png"):
+        raise ParameterError(f"the picture is written as .svg or .png, got {out.name!r}")
 
+    from rich.markup import escape
 
-def _compare(options: argparse.Namespace, console: Console) -> int:
-    from eupg.compare.run import compare
+    from eupg.cli.progress import steps
+    from eupg.cli.tables import Columns, chosen_source
+    from eupg.compare import run
     from eupg.compare.show import notes, picture, table
 
-    if options.out.suffix.lower() not in (".svg", ".png"):
-        raise ParameterError(f"the picture is written as .svg or .png, got {options.out.name!r}")
-    with steps(console) as watch:
-        chosen: Source = watch("load the records", lambda: table_source(options, console))
-        methods = _methods(options, recipe(options.learner, chosen.name))
-        found = compare(
-            chosen,
-            methods,
-            forget=options.forget,
-            repetitions=options.repeats,
-            references=options.references,
-            seed=options.seed,
-            watch=watch,
+    terminal = Terminal(as_json=as_json)
+    columns = Columns(
+        schema=schema,
+        label=label,
+        subject=subject,
+        identifier=identifier,
+        no_subject=no_subject,
+        drop=drop or (),
+        features=features or (),
+    )
+    with steps(terminal.console) as watch:
+        chosen = watch(
+            "load the records",
+            lambda: chosen_source(source, data, columns, terminal, hold_out=hold_out, test_share=test_share, seed=seed),
         )
-    console.print(table(found))
-    for line in notes(found):
-        console.print(line)
-    drawn = picture(found, options.out)
-    console.print(f"Picture: {escape(str(drawn))}")
-    if options.json:
-        settings = {name: repr(method) for name, method in methods.items()}
-        content = found.to_json() | {"settings": settings, "picture": str(drawn)}
+        unlearners = _unlearners(
+            recipe(learner.value, chosen.name), methods, k=k, epsilon=epsilon, effort=effort, finetune=finetune
+        )
+        comparison = run.compare(
+            chosen, unlearners, forget=forget, repetitions=repeats, references=references, seed=seed, watch=watch
+        )
+    terminal.console.print(table(comparison))
+    for line in notes(comparison):
+        terminal.console.print(line)
+    drawn = picture(comparison, out)
+    terminal.console.print(f"Picture: {escape(str(drawn))}")
+    if as_json:
+        settings = {name: repr(unlearner) for name, unlearner in unlearners.items()}
+        content = comparison.to_json() | {"settings": settings, "picture": str(drawn)}
         sys.stdout.write(json.dumps(content, indent=2) + "\n")
     return 0
 
 
-def table_source(options: argparse.Namespace, console: Console) -> Source:
-    """Return the table that the options name, split by person."""
-    if (options.source is None) == (options.data is None):
-        raise ParameterError(f"name one data set ({', '.join(SOURCES)}) or one file with --data")
-    columns = Columns.of(options)
-    if options.source is not None:
-        extra = [*columns.passed, *(["--test-share"] if options.test_share is not None else [])]
-        if extra:
-            raise ParameterError(
-                f"{extra[0]} describes a file of your own and would be ignored with the data set {options.source!r}: "
-                "leave it out, or pass the file with --data"
-            )
-        return source(options.source)
-    table = read_records(options.data, columns)
-    for note in table.notes:
-        console.print(readable(note), markup=False)
-    share = 0.2 if options.test_share is None else options.test_share
-    return split(options.data.stem, table.data, test_share=share, seed=options.seed)
-
-
-def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]:
+def _unlearners(
+    rule: Recipe, methods: str | None, *, k: int | None, epsilon: float | None, effort: int | None, finetune: int | None
+) -> dict[str, Unlearner]:
     """Return the methods asked for; the two controls are always among them."""
     from eupg.forget.certified_sp import CertifiedSP
     from eupg.forget.eupg import EUPG
@@ -118,27 +146,27 @@ def _methods(options: argparse.Namespace, given: Recipe) -> dict[str, Unlearner]
     from eupg.protect.kanonymity import ProbabilisticKAnonymity
     from eupg.protect.local_dp import LocalDP
 
-    learner = given.learner
-    full, short = options.effort or given.pretrain, options.finetune or given.finetune
+    learner = rule.learner
+    full, short = effort or rule.pretrain, finetune or rule.finetune
     everything = [name for name in METHODS if name != "certified-sp" or isinstance(learner, NoisyLearner)]
-    asked = options.methods.split(",") if options.methods else everything
+    asked = methods.split(",") if methods else everything
     unknown = [name for name in asked if name not in METHODS]
     if unknown:
         raise ParameterError(f"no method {unknown[0]!r}: choose some of {', '.join(METHODS)}")
-    for option, value, users in (("--k", options.k, _WITH_K), ("--epsilon", options.epsilon, _WITH_EPSILON)):
+    for option, value, users in (("--k", k, _WITH_K), ("--epsilon", epsilon, _WITH_EPSILON)):
         if value is not None and not set(users) & set(asked):
             raise ParameterError(
                 f"{option} belongs to {' and '.join(users)}, which are not among the methods compared: leave it out, "
                 "or add one of them to --methods"
             )
-    k, epsilon = 30 if options.k is None else options.k, 1.0 if options.epsilon is None else options.epsilon
-    methods: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(given.short, short)}
+    k, epsilon = 30 if k is None else k, 1.0 if epsilon is None else epsilon
+    chosen: dict[str, Unlearner] = {"Retrain": Retrain(learner, full), "Short retrain": Retrain(rule.short, short)}
     if "sisa" in asked:
-        methods["SISA"] = SISA(learner, full)
+        chosen["SISA"] = SISA(learner, full)
     if "certified-sp" in asked:
-        methods["Certified-SP"] = CertifiedSP(learner, full, short, epsilon=epsilon)
+        chosen["Certified-SP"] = CertifiedSP(learner, full, short, epsilon=epsilon)
     if "kanonymity" in asked:
-        methods[f"EUPG, k={k}"] = EUPG(ProbabilisticKAnonymity(k), learner, full, short)
+        chosen[f"EUPG, k={k}"] = EUPG(ProbabilisticKAnonymity(k), learner, full, short)
     if "dp" in asked:
-        methods[f"EUPG, ε={epsilon:g}"] = EUPG(LocalDP(epsilon), learner, full, short)
-    return methods
+        chosen[f"EUPG, ε={epsilon:g}"] = EUPG(LocalDP(epsilon), learner, full, short)
+    return chosen

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
-from rich.markup import escape
-from rich.panel import Panel
-from rich.table import Table
+import typer
 
-from eupg.cli.progress import steps
-from eupg.rng import Secret, Seeded
+from eupg.cli.command import add_command
+from eupg.cli.options import Json, ProtectionSeed
+from eupg.cli.terminal import Terminal
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from eupg.demo.story import Story
 
 _STAGES = {
@@ -32,40 +31,53 @@ _STAGES = {
 }
 
 
-def add_to(commands: Any) -> None:
+def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    demo: argparse.ArgumentParser = commands.add_parser("demo", help="one person's erasure on real data, step by step")
-    demo.add_argument("--k", type=int, default=30, help="smallest group of the k-anonymous release")
-    demo.add_argument("--subject", help="the person to forget (a number of the RAND experiment)")
-    demo.add_argument("--seed", type=int, help="repeat a run exactly; what it protects is then not private")
-    demo.add_argument("--out", type=Path, default=Path("demo-report"), help="folder of the page")
-    demo.add_argument("--json", action="store_true", help="print the figures as JSON")
-    demo.set_defaults(run=_demo)
+    add_command(app, demo, example="eupg demo --k 30 --out demo-report")
 
 
-def _demo(options: argparse.Namespace, console: Console) -> int:
+def demo(
+    k: Annotated[
+        int, typer.Option("--k", metavar="N", help="Size of the smallest group in the k-anonymous release.")
+    ] = 30,
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="ID", help="The person to forget, by number in the experiment.")
+    ] = None,
+    seed: ProtectionSeed = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for the page.")] = Path("demo-report"),
+    as_json: Json = False,
+) -> int:
+    """Erase one person from real data, step by step."""
+    from rich.markup import escape
+
+    from eupg.cli.progress import steps
     from eupg.demo.page import CERTIFICATE, CERTIFICATE_PAGE, prepare, write_page
     from eupg.demo.story import tell
+    from eupg.rng import Secret, Seeded
 
-    rng = Secret() if options.seed is None else Seeded(options.seed)
-    prepare(options.out)
+    console = Terminal(as_json=as_json).console
+    rng = Secret() if seed is None else Seeded(seed)
+    prepare(out)
     console.print("\n[bold]One person asks to be forgotten.[/] RAND Health Insurance Experiment, real people.\n")
     with steps(console, _STAGES) as watch:
-        folder = options.out / "workspace"
-        story = tell(k=options.k, subject=options.subject, rng=rng, folder=folder, watch=watch)
-        page = watch("write the page", lambda: write_page(story, options.out))
+        story = tell(k=k, subject=subject, rng=rng, folder=out / "workspace", watch=watch)
+        page = watch("write the page", lambda: write_page(story, out))
     _print(story, console)
     console.print(escape(str(story.certificate)), soft_wrap=True)
-    console.print(f"\nVerified certificate: {escape(str(options.out / CERTIFICATE))}")
-    console.print(f"The same to print:    {escape(str(options.out / CERTIFICATE_PAGE))}")
+    console.print(f"\nVerified certificate: {escape(str(out / CERTIFICATE))}")
+    console.print(f"The same to print:    {escape(str(out / CERTIFICATE_PAGE))}")
     console.print(f"The workspace:        eupg status --workspace {escape(str(story.workspace))}")
     console.print(f"Page: {escape(str(page))}\n")
-    if options.json:
+    if as_json:
         sys.stdout.write(json.dumps(_figures(story, page), indent=2) + "\n")
     return 0
 
 
 def _print(story: Story, console: Console) -> None:
+    from rich.markup import escape
+    from rich.panel import Panel
+    from rich.table import Table
+
     from eupg.demo.story import CHOICE
 
     table = Table(title="\nUtility (AUC %) on people never seen, before and after the erasure", title_justify="left")

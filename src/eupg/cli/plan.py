@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
-import argparse
 import json
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from rich.console import Console
+import typer
 
-from eupg.cli.compare import add_table_options, table_source
-from eupg.cli.names import LEARNERS, careful_recipe, check_parameters
-from eupg.cli.progress import steps
-from eupg.cli.workspace import add_command, show
+from eupg.cli.command import add_command
+from eupg.cli.names import GuaranteeName, LearnerName, careful_recipe, check_parameters
+from eupg.cli.options import (
+    DataInstead,
+    Drop,
+    Feature,
+    HoldOut,
+    IdColumn,
+    Json,
+    LabelColumn,
+    Learner,
+    MaxRecords,
+    NoSubject,
+    SchemaFile,
+    Seed,
+    SourceName,
+    SubjectColumn,
+    TestShare,
+)
+from eupg.cli.terminal import Terminal
 from eupg.errors import EupgError, ParameterError, StorageError
 
 if TYPE_CHECKING:
@@ -20,87 +37,150 @@ if TYPE_CHECKING:
     from eupg.plan.frontier import Frontier
     from eupg.protect.mechanism import Mechanism
 
-PLANNED = ("kanonymity", "dp", "synthesis")
+_EXAMPLE = """eupg plan --data people.csv --label income --subject person \\
+    --guarantee kanonymity --k 10 --k 30 --out plan.json"""
 
 
-def add_to(commands: Any) -> None:
+class PlannedName(StrEnum):
+    """The guarantees that a plan measures."""
+
+    KANONYMITY = GuaranteeName.KANONYMITY
+    DP = GuaranteeName.DP
+    SYNTHESIS = GuaranteeName.SYNTHESIS
+
+
+PLANNED = tuple(name.value for name in PlannedName)
+
+
+def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    plan = add_command(
-        commands, "plan", "measure guarantees and exposures on your table, and recommend one", _plan, workspace=False
-    )
-    add_table_options(plan)
-    plan.add_argument("--learner", choices=LEARNERS, default="xgboost")
-    plan.add_argument("--guarantee", choices=PLANNED, action="append", help="only this one; may be repeated")
-    plan.add_argument("--k", type=int, action="append", help="of k-anonymity; may be repeated (default 10, 30, 100)")
-    plan.add_argument("--epsilon", type=float, action="append", help="of dp, synthesis; may be repeated (default 1, 4)")
-    plan.add_argument("--max-records", type=int, help="records used of one person (synthesis; default 1)")
-    plan.add_argument(
-        "--exposure",
-        type=float,
-        action="append",
-        help="share of people seen raw; may be repeated (default 0, 0.01, 0.05, 0.2)",
-    )
-    plan.add_argument("--requests-per-month", type=float, default=10.0, help="how many people ask (default 10)")
-    plan.add_argument("--tolerance", type=float, default=0.3, help="points below full retraining to accept")
-    plan.add_argument("--seed", type=int, default=0)
-    plan.add_argument("--picture", type=Path, default=Path("plan.svg"), help=".svg or .png")
-    plan.add_argument("--out", type=Path, metavar="FILE", help="write the advice, for eupg train --plan FILE")
+    add_command(app, plan, example=_EXAMPLE)
 
 
-def _plan(options: argparse.Namespace, console: Console) -> int:
+def plan(
+    source: SourceName = None,
+    data: DataInstead = None,
+    schema: SchemaFile = None,
+    label: LabelColumn = None,
+    subject: SubjectColumn = None,
+    no_subject: NoSubject = False,
+    identifier: IdColumn = None,
+    drop: Drop = None,
+    features: Feature = None,
+    hold_out: HoldOut = None,
+    test_share: TestShare = None,
+    learner: Learner = LearnerName.XGBOOST,
+    guarantee: Annotated[
+        list[PlannedName] | None, typer.Option("--guarantee", help="Only this guarantee. May be repeated.")
+    ] = None,
+    k: Annotated[
+        list[int] | None,
+        typer.Option("--k", metavar="N", help="The k of k-anonymity. May be repeated (default 10, 30, 100)."),
+    ] = None,
+    epsilon: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--epsilon", metavar="E", help="Privacy budget of dp and synthesis. May be repeated (default 1, 4)."
+        ),
+    ] = None,
+    max_records: MaxRecords = None,
+    exposure: Annotated[
+        list[float] | None,
+        typer.Option(
+            "--exposure",
+            metavar="SHARE",
+            help="Share of people whose records are used unprotected. May be repeated (default 0, 0.01, 0.05, 0.2).",
+        ),
+    ] = None,
+    requests_per_month: Annotated[
+        float, typer.Option("--requests-per-month", metavar="N", help="How many people ask to be forgotten per month.")
+    ] = 10.0,
+    tolerance: Annotated[
+        float,
+        typer.Option("--tolerance", metavar="POINTS", help="How many points below full retraining are acceptable."),
+    ] = 0.3,
+    seed: Seed = 0,
+    picture: Annotated[Path, typer.Option("--picture", metavar="FILE", help="The picture, as .svg or .png.")] = Path(
+        "plan.svg"
+    ),
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the advice here, for eupg train --plan FILE.")
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Measure guarantees on your table, and recommend one."""
+    if picture.suffix.lower() not in (".svg", ".png"):
+        raise ParameterError(f"the picture is written as .svg or .png, got {picture.name!r}")
+    wanted = tuple(name.value for name in guarantee or PlannedName)
+    parameters = {"k": k or None, "epsilon": epsilon or None, "max_records": max_records}
+    check_parameters(parameters, wanted, PLANNED)
+    records = 1 if max_records is None else max_records
+    mechanisms = _mechanisms(wanted, k or (10, 30, 100), epsilon or (1.0, 4.0), records=records)
+    for path in (picture, out):
+        # Before anything is measured: figures that cannot be written would be lost.
+        if path is not None and not path.parent.is_dir():
+            raise StorageError(f"there is no folder {path.parent}: make it, or name another file")
+
+    from eupg.cli.progress import steps
+    from eupg.cli.tables import Columns, chosen_source
     from eupg.plan.advice import LOOKED, advise
     from eupg.plan.frontier import EXPOSURES, measure
     from eupg.plan.show import table
 
-    if options.picture.suffix.lower() not in (".svg", ".png"):
-        raise ParameterError(f"the picture is written as .svg or .png, got {options.picture.name!r}")
-    check_parameters(options, options.guarantee or PLANNED, PLANNED)
-    mechanisms = _mechanisms(options)
-    for path in (options.picture, options.out):
-        # Before anything is measured: figures that cannot be written would be lost.
-        if path is not None and not path.parent.is_dir():
-            raise StorageError(f"there is no folder {path.parent}: make it, or name another file")
-    with steps(console) as watch:
-        source = watch("load the records", lambda: table_source(options, console))
-        frontier = measure(
-            source,
-            careful_recipe(options.learner),
-            mechanisms,
-            exposures=tuple(options.exposure or EXPOSURES),
-            seed=options.seed,
-            watch=watch,
+    terminal = Terminal(as_json=as_json)
+    columns = Columns(
+        schema=schema,
+        label=label,
+        subject=subject,
+        identifier=identifier,
+        no_subject=no_subject,
+        drop=drop or (),
+        features=features or (),
+    )
+    with steps(terminal.console) as watch:
+        chosen = watch(
+            "load the records",
+            lambda: chosen_source(source, data, columns, terminal, hold_out=hold_out, test_share=test_share, seed=seed),
         )
-    advice = advise(frontier, tolerance=options.tolerance, requests_a_month=options.requests_per_month)
+        exposures = tuple(exposure or EXPOSURES)
+        frontier = measure(
+            chosen, careful_recipe(learner.value), mechanisms, exposures=exposures, seed=seed, watch=watch
+        )
+    advice = advise(frontier, tolerance=tolerance, requests_a_month=requests_per_month)
     # First of all the figures: what fails after this cannot take them away.
-    console.print(table(frontier, advice))
-    drawn, picture_words = _picture(frontier, advice, options.picture)
-    chosen = advice.point
-    taken = None
-    if chosen is not None:
-        taken = {
-            "guarantee": chosen.guarantee,
-            "exposure": chosen.exposure,
-            "learner": options.learner,
-            "max_records": _records(options),
-        }
+    terminal.console.print(table(frontier, advice))
+    drawn, picture_words = _picture(frontier, advice, picture)
     values = {
         "advice": advice.words,
-        "take": taken,
+        "take": _take(advice, learner.value, records),
         "complete": not frontier.interrupted,
         "points": [p.to_json() for p in frontier.points],
         "unmeasured": [u.to_json() for u in frontier.unmeasured],
         "not_covered": LOOKED,
         "picture": drawn,
     }
-    if options.out is not None:
+    if out is not None:
         try:
-            options.out.write_text(json.dumps(values, indent=1), encoding="utf-8")
+            out.write_text(json.dumps(values, indent=1), encoding="utf-8")
         except OSError as error:
             raise StorageError(f"the plan could not be written ({error}): name another file") from error
-    show(options, console, f"{advice.words}\n{LOOKED}\n{picture_words}", values)
+    terminal.show(f"{advice.words}\n{LOOKED}\n{picture_words}", values)
     if frontier.interrupted:
         return 130
-    return 0 if chosen is not None else 1
+    return 0 if advice.point is not None else 1
+
+
+def _take(advice: Advice, learner: str, records: int) -> dict[str, object] | None:
+    """Return what ``eupg train --plan`` takes from the plan."""
+    chosen = advice.point
+    if chosen is None:
+        return None
+    return {
+        "guarantee": chosen.guarantee,
+        "exposure": chosen.exposure,
+        "learner": learner,
+        "max_records": records,
+    }
 
 
 def _picture(frontier: Frontier, advice: Advice, path: Path) -> tuple[str | None, str]:
@@ -116,22 +196,18 @@ def _picture(frontier: Frontier, advice: Advice, path: Path) -> tuple[str | None
     return drawn, f"Picture: {drawn}"
 
 
-def _records(options: argparse.Namespace) -> int:
-    return 1 if options.max_records is None else int(options.max_records)
-
-
-def _mechanisms(options: argparse.Namespace) -> dict[str, Mechanism]:
+def _mechanisms(
+    wanted: Sequence[str], groups: Sequence[int], budgets: Sequence[float], *, records: int
+) -> dict[str, Mechanism]:
     from eupg.protect.kanonymity import ProbabilisticKAnonymity
     from eupg.protect.local_dp import LocalDP
     from eupg.protect.synthesis import DPSynthesis
 
-    wanted = options.guarantee or PLANNED
-    found: dict[str, Mechanism] = {}
+    mechanisms: dict[str, Mechanism] = {}
     if "kanonymity" in wanted:
-        found |= {f"k={k}": ProbabilisticKAnonymity(k) for k in options.k or (10, 30, 100)}
+        mechanisms |= {f"k={k}": ProbabilisticKAnonymity(k) for k in groups}
     if "dp" in wanted:
-        found |= {f"ε={e:g}": LocalDP(e) for e in options.epsilon or (1.0, 4.0)}
+        mechanisms |= {f"ε={e:g}": LocalDP(e) for e in budgets}
     if "synthesis" in wanted:
-        records = _records(options)
-        found |= {f"synthetic ε={e:g}": DPSynthesis(e, max_records=records) for e in options.epsilon or (1.0, 4.0)}
-    return found
+        mechanisms |= {f"synthetic ε={e:g}": DPSynthesis(e, max_records=records) for e in budgets}
+    return mechanisms

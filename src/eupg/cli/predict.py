@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-from rich.console import Console
+import typer
 
-from eupg.cli.workspace import add_command, counted, opened, show
-from eupg.data.dataset import read_table
-from eupg.data.picture import require_table
+from eupg.cli.command import add_command
+from eupg.cli.options import Json, Workspace
+from eupg.cli.terminal import Terminal, counted
+from eupg.cli.workspace import opened
 from eupg.errors import DataError, ParameterError, StorageError
 
 if TYPE_CHECKING:
@@ -24,70 +23,84 @@ if TYPE_CHECKING:
 _NOTE = "adjusted"
 
 
-def add_to(commands: Any) -> None:
+def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    predict = add_command(commands, "predict", "predict with the served model", _predict)
-    predict.add_argument(
-        "--data",
-        type=Path,
-        required=True,
-        metavar="FILE",
-        help="rows to predict for; columns are matched by name, and names of people and records and the label ignored",
-    )
-    predict.add_argument("--out", type=Path, required=True, metavar="FILE", help="CSV or Parquet to write")
-    predict.add_argument(
-        "--keep",
-        type=_names,
-        default=[],
-        metavar="COL,…",
-        help="columns of the data to write beside the answers; the person's column always is",
-    )
-    predict.add_argument(
-        "--strict",
-        action="store_true",
-        help="refuse values that the training records did not show; otherwise numbers are clipped, new categories read "
-        f"as missing, and such rows marked in the column {_NOTE!r}",
-    )
+    add_command(app, predict, example="eupg predict --workspace ws --data rows.csv --out answers.csv --keep city")
 
 
-def _names(text: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def _predict(options: argparse.Namespace, console: Console) -> int:
-    suffix = options.out.suffix.lower()
+def predict(
+    workspace: Workspace,
+    data: Annotated[
+        Path,
+        typer.Option(
+            "--data",
+            metavar="FILE",
+            help="The rows to predict for. Columns are matched by name; names of people and records and the label are "
+            "ignored.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The CSV or Parquet file to write.")],
+    keep: Annotated[
+        str,
+        typer.Option(
+            "--keep",
+            metavar="COL,…",
+            help="Columns of the data to write beside the answers. The person's column is always written.",
+        ),
+    ] = "",
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Refuse values that the training records did not show. Otherwise numbers are clipped, new categories "
+            f"are read as missing, and such rows are marked in the column {_NOTE!r}.",
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Predict with the served model."""
+    terminal = Terminal(as_json=as_json)
+    suffix = out.suffix.lower()
     if suffix not in (".csv", ".parquet"):
-        raise DataError(f"predictions are written as .csv or .parquet, got {options.out.name!r}")
-    with opened(options, console) as manager:
+        raise DataError(f"predictions are written as .csv or .parquet, got {out.name!r}")
+    asked = _names(keep)
+    with opened(workspace, terminal) as manager:
         # Where nothing is trained, this says so.
         manager.space.current()
         schema = manager.space.schema
-        table = _read(options.data, schema, options.keep)
-        columns = _kept(table, schema, options.keep)
-        rows = manager.rows(table, strict=options.strict, carried=columns)
+        table = _read(data, schema, asked)
+        columns = _kept(table, schema, asked)
+        rows = manager.rows(table, strict=strict, carried=columns)
         answers = _answers(table[columns], rows, manager.predict(rows))
     try:
         if suffix == ".csv":
-            answers.to_csv(options.out, index_label=_free("row", answers))
+            answers.to_csv(out, index_label=_free("row", answers))
         else:
-            answers.to_parquet(options.out)
+            answers.to_parquet(out)
     except OSError as error:
         raise StorageError(f"the predictions could not be written ({error}): name another file") from error
     values = {
         "rows": len(rows),
-        "out": str(options.out),
+        "out": str(out),
         "adjusted": int(rows.marked.sum()),
         "adjustments": [
             {"column": a.attribute.name, "reason": str(a.reason), "rows": a.count, "declared": a.declared}
             for a in rows.adjusted
         ],
     }
-    show(options, console, f"{counted(len(rows), 'prediction')}: {options.out}{_told(rows, answers)}", values)
+    terminal.show(f"{counted(len(rows), 'prediction')}: {out}{_told(rows, answers)}", values)
     return 0
+
+
+def _names(text: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
 def _read(path: Path, schema: Schema, asked: list[str]) -> pd.DataFrame:
     """Read the rows; a column that is only carried through is text, so that 007 stays 007."""
+    from eupg.data.dataset import read_table
+    from eupg.data.picture import require_table
+
     require_table(schema, "eupg predict", "Manager.predict in Python")
     features = {a.name for a in schema.features}
     return read_table(path, schema, names=[name for name in asked if name not in features])
@@ -112,6 +125,8 @@ def _kept(table: pd.DataFrame, schema: Schema, asked: list[str]) -> list[str]:
 
 def _answers(kept: pd.DataFrame, rows: Rows, chances: Probabilities) -> pd.DataFrame:
     """Return the columns kept, the chance of each class, the likeliest one, and what was adjusted in each row."""
+    import numpy as np
+
     label = rows.schema.label
     answers = kept.copy()
     for place, name in enumerate(label.categories):

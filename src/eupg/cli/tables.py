@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from eupg.cli.names import SOURCES, source, split
+from eupg.cli.terminal import Terminal
 from eupg.data.attribute import Numeric
 from eupg.data.dataset import Dataset, read_table
 from eupg.data.look import COARSENED, names_rows
@@ -18,6 +19,9 @@ from eupg.errors import DataError, ParameterError
 if TYPE_CHECKING:
     import pandas as pd
 
+    from eupg.data.sources import Source
+
+_HOLD_OUT = 0.2
 _OPTIONS = {
     "schema": "--schema",
     "label": "--label",
@@ -61,11 +65,6 @@ class Columns:
     drop: Sequence[str] = ()
     features: Sequence[str] = ()
 
-    @classmethod
-    def of(cls, options: argparse.Namespace) -> Columns:
-        """Take what the options of a command say."""
-        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
-
     @property
     def passed(self) -> list[str]:
         """The options that were passed."""
@@ -77,33 +76,44 @@ class Columns:
         return {c for c in (self.label, self.subject, self.identifier, *self.features) if c is not None}
 
 
-def add_column_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what the columns of a table are."""
-    parser.add_argument("--schema", type=Path, metavar="FILE", help="public bounds and categories (TOML)")
-    parser.add_argument("--label", metavar="COL", help="the column to predict, where there is no schema")
-    who = parser.add_mutually_exclusive_group()
-    who.add_argument("--subject", metavar="COL", help="the column that names the person, where there is no schema")
-    who.add_argument(
-        "--no-subject",
-        action="store_true",
-        help="every row is a person of its own; columns that name the rows become identifiers, not features",
-    )
-    parser.add_argument("--id", dest="identifier", metavar="COL", help="the column of record ids")
-    parser.add_argument(
-        "--drop", action="append", default=[], metavar="COL", help="leave this column out; may be repeated"
-    )
-    parser.add_argument(
-        "--feature",
-        dest="features",
-        action="append",
-        default=[],
-        metavar="COL",
-        help="this column is a measurement, although every row has a different whole number; may be repeated",
-    )
+def chosen_source(
+    name: str | None,
+    file: Path | None,
+    columns: Columns,
+    terminal: Terminal,
+    *,
+    hold_out: float | None,
+    test_share: float | None,
+    seed: int,
+) -> Source:
+    """Return the public data set of that name, or the records of the file, split by person."""
+    if (name is None) == (file is None):
+        raise ParameterError(f"name one data set ({', '.join(SOURCES)}) or one file with --data")
+    if hold_out is not None and test_share is not None:
+        raise ParameterError("--test-share is the earlier name of --hold-out: pass --hold-out alone")
+    if file is None:
+        shares = {"--hold-out": hold_out, "--test-share": test_share}
+        extra = [*columns.passed, *(option for option, share in shares.items() if share is not None)]
+        if extra:
+            raise ParameterError(
+                f"{extra[0]} describes a file of your own and would be ignored with the data set {name!r}: "
+                "leave it out, or pass the file with --data"
+            )
+        return source(str(name))
+    if test_share is not None:
+        terminal.tell(["--test-share is the earlier name of --hold-out and will be removed: pass --hold-out."])
+    table = read_records(file, columns)
+    terminal.tell(table.notes)
+    shares_passed = [share for share in (hold_out, test_share) if share is not None]
+    return split(file.stem, table.data, hold_out=shares_passed[0] if shares_passed else _HOLD_OUT, seed=seed)
 
 
 def read_records(path: Path, columns: Columns) -> UserTable:
     """Read a table under a schema from a file, or under one inferred from the table itself."""
+    if columns.subject is not None and columns.no_subject:
+        raise ParameterError(
+            "--subject names the column of the person, and --no-subject says that there is none: pass one of them"
+        )
     if columns.schema is not None:
         return _declared(path, columns, columns.schema)
     if columns.label is None:

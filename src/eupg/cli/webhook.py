@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
-from typing import Any
+from typing import Annotated
 
-from rich.console import Console
+import typer
 
-from eupg.cli.workspace import add_command, opened
+from eupg.cli.command import add_command
+from eupg.cli.options import Json, Workspace
+from eupg.cli.terminal import Terminal
+from eupg.cli.workspace import opened
 from eupg.errors import ParameterError
 
 
-def add_to(commands: Any) -> None:
+def add_to(app: typer.Typer) -> None:
     """Add the command."""
-    webhook = add_command(commands, "webhook", "answer one message of an erasure system: JSON in, JSON out", _webhook)
-    webhook.add_argument(
-        "--person", default="external_id", metavar="KEY", help="which of the message's identities names the person"
-    )
+    add_command(app, webhook, example="eupg webhook --workspace ws --person external_id < message.json")
 
 
-def _webhook(options: argparse.Namespace, console: Console) -> int:
+def webhook(
+    workspace: Workspace,
+    person: Annotated[
+        str, typer.Option("--person", metavar="KEY", help="Which identity in the message names the person.")
+    ] = "external_id",
+    as_json: Json = False,
+) -> int:
+    """Answer one message of an erasure system: JSON in, JSON out."""
     from eupg.manage.webhook import handle
 
     try:
@@ -31,7 +37,7 @@ def _webhook(options: argparse.Namespace, console: Console) -> int:
         raise ParameterError(
             f"expected one JSON message on standard input ({why}): see docs/architecture.md"
         ) from error
-    with opened(options, console) as manager:
-        answer = handle(manager, payload, person=options.person)
+    with opened(workspace, Terminal(as_json=as_json)) as manager:
+        answer = handle(manager, payload, person=person)
     sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
     return 1 if "error" in answer else 0

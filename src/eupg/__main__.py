@@ -1,0 +1,7 @@
+"""``python -m eupg`` is ``eupg``."""
+
+import sys
+
+from eupg.cli.main import main
+
+sys.exit(main())
