@@ -171,10 +171,10 @@ def test_unusable_input_is_refused():
         near_duplicates(gone, records([]))
     for within in (-1, 4, 1.0, True):
         with pytest.raises(ParameterError, match="within must be a whole number from 0 to below 4 features, got"):
-            near_duplicates(gone, KEPT, within=within)
+            near_duplicates(gone, KEPT, within=within)  # type: ignore[arg-type]
     for tolerance in (-0.1, 1.0, True, "0.1"):
         with pytest.raises(ParameterError, match=r"tolerance must be a number from 0 to below 1, .* use within"):
-            near_duplicates(gone, KEPT, tolerance=tolerance)
+            near_duplicates(gone, KEPT, tolerance=tolerance)  # type: ignore[arg-type]
     wide = Schema((*(Numeric(name=f"v{j}", lower=0, upper=1) for j in range(30)), LABEL))
     with pytest.raises(ParameterError, match=r"within=3 of 30 features leaves 4,060 choices to try, more than 1000"):
         near_duplicates(records(np.zeros(30), schema=wide), records(np.zeros(30), schema=wide), within=3)

@@ -237,7 +237,7 @@ def test_mechanism_audit_refuses_what_it_cannot_judge():
         audit_mechanism_epsilon(ProbabilisticKAnonymity(5), SCHEMA, HERE, THERE, 100, Seeded(0))
     for n in (3, 10.0, True):
         with pytest.raises(ParameterError, match="n must be a whole number of at least 4, got"):
-            audit_mechanism_epsilon(LocalDP(1.0), SCHEMA, HERE, THERE, n, Seeded(0))
+            audit_mechanism_epsilon(LocalDP(1.0), SCHEMA, HERE, THERE, n, Seeded(0))  # type: ignore[arg-type]
     with pytest.raises(DataError, match="the table has no column 'income'"):
         audit_mechanism_epsilon(LocalDP(1.0), SCHEMA, {"age": 1}, THERE, 100, Seeded(0))
     with pytest.raises(ParameterError, match="confidence must be a number from 0 to below 1, got 1"):

@@ -1,5 +1,7 @@
 """Putting blocks together by their edges: counted as by hand, certain where edges tell, a guess where they do not."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -27,7 +29,8 @@ def smooth(rows=60, seed=0):
 def by_hand(images, groups, block):
     """The same attack as plain loops: shares of right guesses and of whole rows, every group alike."""
     n, _, height, width = images.shape
-    each, whole = {}, {}
+    each: dict[Any, Any] = {}
+    whole: dict[Any, Any] = {}
     for i in range(n):
         mates = [j for j in range(n) if groups[j] == groups[i]]
         for top in range(0, height, block):

@@ -264,10 +264,10 @@ def test_mechanism_that_touches_confidential_attributes_is_refused():
 def test_unusable_input_is_refused():
     data, mechanism = people(40), ProbabilisticKAnonymity(5)
     with pytest.raises(ParameterError, match="LocalDP with a claim of differential privacy: audit differential"):
-        linkage(LocalDP(1.0), data, Seeded(0))
+        linkage(LocalDP(1.0), data, Seeded(0))  # type: ignore[arg-type]
     for trials in (0, 2.0, True):
         with pytest.raises(ParameterError, match="trials must be a whole number of at least 1, got"):
-            linkage(mechanism, data, Seeded(0), trials=trials)
+            linkage(mechanism, data, Seeded(0), trials=trials)  # type: ignore[arg-type]
     with pytest.raises(DataError, match="no target to look for: name at least one record"):
         linkage(mechanism, data, Seeded(0), targets=[])
     with pytest.raises(UnknownRecord, match="first record id 'nobody'"):

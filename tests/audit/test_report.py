@@ -6,6 +6,7 @@ program fails such a test about once in a million seeds; a nominal 95 % that rea
 
 import json
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -247,6 +248,7 @@ def test_report_survives_json_without_scores():
     assert "scores" not in text
     assert back.scores is None
     assert back.parameters == {"gamma": 1.0, "a": 0.4, "online": False, "by_ratio": False}
+    broken: dict[str, Any]
     for broken in ({}, {"tails": []}, found.to_json() | {"extra": 1}, found.to_json() | {"tails": [{"at": 1}]}):
         with pytest.raises(DataError, match="not an audit report"):
             AuditReport.from_json(broken)

@@ -5,6 +5,7 @@ import os
 import shlex
 import subprocess
 import sys
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -14,7 +15,12 @@ from eupg.cli import main
 from eupg.cli.command import Command
 from eupg.cli.main import app
 
-COMMANDS = sorted(get_command(app()).commands)
+
+def commands() -> dict[str, Any]:
+    return cast(Any, get_command(app())).commands
+
+
+COMMANDS = sorted(commands())
 HEAVY = ("numpy", "pandas", "xgboost", "torch", "sklearn", "numba", "pyarrow", "scipy", "sqlalchemy")
 
 
@@ -48,7 +54,12 @@ class TestHelp:
         program, *arguments = example_in(help_of(capsys, command))
         assert (program, arguments[0]) == ("eupg", command)
         parsed = []
-        monkeypatch.setattr(Command, "invoke", lambda self, ctx: parsed.append(ctx.info_name) or 0)
+
+        def invoke(self, ctx):
+            parsed.append(ctx.info_name)
+            return 0
+
+        monkeypatch.setattr(Command, "invoke", invoke)
         assert main(arguments) == 0
         assert parsed == [command]
 
@@ -60,7 +71,7 @@ class TestHelp:
 
     @pytest.mark.parametrize("command", COMMANDS)
     def test_describes_every_option_in_a_sentence(self, command):
-        parameters = get_command(app()).commands[command].params
+        parameters = commands()[command].params
         for parameter in parameters:
             if not parameter.hidden:
                 assert parameter.help, parameter.name
@@ -68,14 +79,14 @@ class TestHelp:
                 assert parameter.help.endswith("."), parameter.help
 
     def test_of_every_command_offers_json(self):
-        for name, command in get_command(app()).commands.items():
+        for name, command in commands().items():
             assert any("--json" in parameter.opts for parameter in command.params), name
 
     @pytest.mark.parametrize(
         "option", ["--json", "--schema", "--label", "--no-subject", "--id", "--drop", "--feature", "--max-records"]
     )
     def test_says_the_same_of_a_shared_option_everywhere(self, option):
-        parameters = [p for c in get_command(app()).commands.values() for p in c.params if option in p.opts]
+        parameters = [p for c in commands().values() for p in c.params if option in p.opts]
         assert len(parameters) > 1
         assert len({(p.help, p.metavar) for p in parameters}) == 1
 

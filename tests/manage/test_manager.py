@@ -196,7 +196,7 @@ def test_training_needs_a_method(tmp_path):
     with pytest.raises(ParameterError, match="which method"):
         Manager(tmp_path).train(RECORDS)
     with pytest.raises(ParameterError, match="EUPG method"):
-        Manager(tmp_path, SklearnLearner())
+        Manager(tmp_path, SklearnLearner())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("step", ["forget", "renew", "status", "certify"])

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eupg.errors import ParameterError, RequestRefused
-from eupg.manage.request_states import months_after
-from eupg.manage.requests import RequestBook, State
+from eupg.manage.request_states import State, months_after
+from eupg.manage.requests import RequestBook
 
 ALICE, BOB = "a1" * 16, "b0" * 16
 CLOSED = {State.REJECTED, State.CANCELLED, State.COMPLETED, State.CERTIFIED}
