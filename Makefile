@@ -7,11 +7,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SHARED := $(wildcard ../shared/data)
 export EUPG_DATA ?= $(abspath $(SHARED))
 
-.PHONY: demo test lint check bench soak clean help
+.PHONY: demo test lint docs check bench soak clean help
 help:
 	@echo "make demo   one person's erasure on real data, with a page of results"
 	@echo "make test   all tests"
 	@echo "make lint   style, types and import rules"
+	@echo "make docs   the documentation site, in build/site"
 	@echo "make check  lint and test"
 	@echo "make bench  speed, as ratios against a named peer"
 	@echo "make soak   kill a workspace at thousands of points, and see that nothing is lost"
@@ -27,6 +28,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 check: lint test
 
@@ -53,3 +57,7 @@ $(VENV)/.test: requirements/test.txt requirements/demo.txt pyproject.toml reprod
 	$(PIP) install --quiet -r requirements/test.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e . -e reproduction
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.test
+	$(PIP) install --quiet -r requirements/docs.txt
+	@touch $@
