@@ -30,7 +30,7 @@ lint: $(VENV)/.test
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 check: lint test
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import subprocess
@@ -50,14 +51,13 @@ def command_names(overview: str) -> list[str]:
     return _COMMAND.findall(overview)
 
 
+@functools.cache
 def run_help(*command: str) -> str:
     """Return what ``eupg COMMAND --help`` prints, without colour and of one width."""
     environment = {**os.environ, "COLUMNS": "80", "TERMINAL_WIDTH": "80", "NO_COLOR": "1", "TERM": "dumb"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     arguments = [sys.executable, "-m", "eupg.cli", *command, "--help"]
-    answer = subprocess.run(
-        arguments, capture_output=True, text=True, encoding="utf-8", env=environment, check=False
-    )
+    answer = subprocess.run(arguments, capture_output=True, text=True, encoding="utf-8", env=environment, check=False)
     if answer.returncode:
         raise RuntimeError(f"`eupg {' '.join(command)} --help` failed: {answer.stderr.strip()}")
     return re.sub(r"[ \t]+$", "", answer.stdout, flags=re.M)
