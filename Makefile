@@ -7,12 +7,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 SHARED := $(wildcard ../shared/data)
 export EUPG_DATA ?= $(abspath $(SHARED))
 
-.PHONY: demo test coverage lint check dist bench soak clean help
+.PHONY: demo test coverage lint docs check dist bench soak clean help
 help:
 	@echo "make demo      one person's erasure on real data, with a page of results"
 	@echo "make test      all tests"
 	@echo "make coverage  all tests, and a floor under the share of lines that they run"
 	@echo "make lint      style, types and import rules"
+	@echo "make docs      the documentation site, in build/site"
 	@echo "make check     lint and test"
 	@echo "make dist      wheels and source archives, built, checked and installed"
 	@echo "make bench     speed, as ratios against a named peer"
@@ -37,6 +38,9 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 check: lint test
 
@@ -66,3 +70,7 @@ $(VENV)/.test: requirements/test.txt requirements/demo.txt pyproject.toml reprod
 	$(PIP) install --quiet -r requirements/test.txt
 	$(PIP) install --quiet --no-deps --no-build-isolation -e . -e reproduction
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.docs: requirements/docs.txt $(VENV)/.test
+	$(PIP) install --quiet -r requirements/docs.txt
+	@touch $@

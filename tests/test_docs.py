@@ -1,17 +1,63 @@
-"""The documentation, run: README examples print what the README says, and its names and links exist."""
+"""The documentation, run: examples print what the pages say, and names, commands, options and links exist."""
 
+import functools
+import importlib.util
 import os
 import re
+import shlex
 import subprocess
 import sys
+import unicodedata
 from pathlib import Path
 
 import pytest
 
 import eupg
+import eupg.checks
+import eupg.errors
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "reproduction").glob("*.md"))]
+DOCS = ROOT / "docs"
+PAGES = [
+    ROOT / "README.md",
+    *sorted(DOCS.rglob("*.md")),
+    *sorted((ROOT / "examples").glob("*.md")),
+    *sorted((ROOT / "reproduction").glob("*.md")),
+]
+GUIDES = [ROOT / "README.md", DOCS / "tutorial.md", *sorted((DOCS / "howto").glob("*.md"))]
+RECORDS = sorted(path for path in (DOCS / "decisions").glob("*.md") if path.name != "index.md")
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+@functools.cache
+def load_hooks():
+    spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks.py")
+    hooks = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hooks)
+    return hooks
+
+
+def help_of(*command):
+    return load_hooks().run_help(*command)
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
+
+
+def run_python(code, folder, *arguments):
+    return subprocess.run(
+        [sys.executable, *(arguments or ["-c", code])],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(Path(eupg.__file__).parents[1])},
+        check=False,
+    )
 
 
 # A notebook's cells run in a ``__main__`` that has no file.
@@ -48,18 +94,148 @@ def test_readme_example_prints_what_the_readme_shows(tmp_path, way):
         assert {path.name for path in tmp_path.iterdir()} == {"snippet.py", "cells.py", "workspace"}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
-def test_links_to_files_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
-        if not target.startswith("http"):
-            assert (page.parent / target).exists(), target
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_a_file_and_to_a_heading_in_it(page):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8")):
+        if target.startswith("http"):
+            continue
+        path = page.parent / target if target else page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path), f"{target}#{anchor}"
 
 
-def test_every_class_the_readme_names_is_public():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    named = set(re.findall(r"`([A-Z]\w+)(?:[(.`])", text)) - {"EUPG_DATA", "EUPG"}
-    assert named
-    assert {n for n in named if n != n.upper()} <= set(eupg.__all__)
+def anchors(page):
+    """Return the anchors of a page's headings, where the site and a repository's web view agree on them."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    titles = (re.sub(r"[`*]", "", title) for title in re.findall(r"^#+ (.*)$", text, re.M))
+    plain = (unicodedata.normalize("NFKC", title).strip().lower() for title in titles)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", title)) for title in plain}
+
+
+def test_every_class_the_guides_name_is_public():
+    elsewhere = {"Pipeline", "README"} | set(dir(eupg.checks)) | set(dir(eupg.errors))
+    for page in GUIDES:
+        text = page.read_text(encoding="utf-8")
+        named = set(re.findall(r"`([A-Z]\w+)(?:[(.`])", text)) - elsewhere
+        assert {n for n in named if n != n.upper()} <= set(eupg.__all__), page.name
+    choices = (DOCS / "howto" / "choose.md").read_text(encoding="utf-8")
+    assert {"ProbabilisticKAnonymity", "DPSynthesis", "LocalDP", "SISA"} <= set(re.findall(r"`(\w+)", choices))
+
+
+def test_the_guides_name_commands_and_options_that_exist():
+    names = load_hooks().command_names(help_of())
+    used = set()
+    for page in PAGES:
+        for line in "\n".join(blocks(page, "sh")).splitlines():
+            for call in re.findall(r"(?:^|\| )eupg (\w.*)", line.split("  #")[0]):
+                command, *rest = shlex.split(call)
+                assert command in names, f"{name_of(page)}: {call}"
+                for option in (word for word in rest if word.startswith("--")):
+                    assert re.search(rf"{option}\b", help_of(command)), f"{name_of(page)}: {call}"
+                used.add(command)
+    assert {"plan", "train", "request", "forget", "certify", "verify", "predict", "webhook"} <= used
+
+
+ARGPARSE = """positional arguments:
+  COMMAND
+    plan      measure guarantees and exposures on your table, and recommend
+              one
+    train     protect, pretrain, finetune and deploy
+
+options:
+  -h, --help  show this help message and exit
+"""
+TYPER = """╭─ Options ─────────────────────────────────────────────────────────╮
+│ --help          Show this message and exit.                       │
+╰───────────────────────────────────────────────────────────────────╯
+╭─ Commands ────────────────────────────────────────────────────────╮
+│ plan    Measure guarantees and exposures on your table, and       │
+│         recommend one.                                            │
+│ train   Protect, pretrain, finetune and deploy.                   │
+╰───────────────────────────────────────────────────────────────────╯
+"""
+
+
+@pytest.mark.parametrize("overview", [ARGPARSE, TYPER], ids=["argparse", "typer"])
+def test_the_site_finds_the_commands_in_their_help(overview):
+    assert load_hooks().command_names(overview) == ["plan", "train"]
+
+
+def test_the_page_of_commands_holds_the_help_of_each():
+    hooks = load_hooks()
+    assert hooks.COMMANDS in (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
+    text = hooks.commands_page()
+    for name in hooks.command_names(help_of()):
+        assert f"## eupg {name}\n" in text
+        assert help_of(name) in text
+
+
+def test_the_site_refuses_a_command_that_does_not_exist():
+    with pytest.raises(RuntimeError, match="nonsense"):
+        load_hooks().run_help("nonsense")
+
+
+def test_the_page_of_the_api_holds_every_public_name():
+    shown = set(re.findall(r"^::: eupg\.(\w+)$", (DOCS / "reference" / "api.md").read_text(encoding="utf-8"), re.M))
+    # Modules have sections of their own.
+    assert shown == {*eupg.__all__, "checks"} - {"audit", "sources"}
+
+
+def test_pages_that_are_to_be_short_are_short():
+    longest = {ROOT / "README.md": 600, DOCS / "architecture.md": 1500, **dict.fromkeys(RECORDS, 700)}
+    for page, words in longest.items():
+        assert len(page.read_text(encoding="utf-8").split()) <= words, page.name
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
+def test_a_decision_has_context_decision_and_consequences_and_is_listed(record):
+    text = record.read_text(encoding="utf-8")
+    headings = re.findall(r"^## (.*)$", text, re.M)
+    assert [h for h in headings if h != "Evidence"] == ["Context", "Decision", "Consequences"]
+    title = text.splitlines()[0].removeprefix("# ")
+    assert f"- [{title}]({record.name})" in (DOCS / "decisions" / "index.md").read_text(encoding="utf-8")
+    assert f"decisions/{record.name}" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_no_page_has_a_placeholder(page):
+    assert not re.findall(r"HOLE_\w|[A-Z]{3,}_TABLE|TODO|FIXME|XXX", page.read_text(encoding="utf-8"))
+
+
+def test_the_tutorial_in_python_prints_what_it_shows(tmp_path):
+    first, second = (DOCS / "tutorial.md").read_text(encoding="utf-8").split("## Part 2")
+    code = "".join(re.findall(r"```python\n(.*?)```", first, re.S))
+    (shown,) = re.findall(r"```text\n(.*?)```", first, re.S)
+    run = run_python(code, tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert run.stdout.startswith(shown)
+    assert "at most 5/30" in run.stdout
+    assert "at most 5/30" in first
+    assert second
+
+
+def test_the_tutorial_on_the_command_line_ends_with_a_verified_certificate(tmp_path):
+    second = (DOCS / "tutorial.md").read_text(encoding="utf-8").split("## Part 2")[1]
+    (table,) = re.findall(r"```python\n(.*?)```", second, re.S)
+    assert run_python(table, tmp_path).returncode == 0
+    commands = [line for block in re.findall(r"```sh\n(.*?)```", second, re.S) for line in block.splitlines()]
+    (shown,) = re.findall(r"```text\n(.*?)```", second, re.S)
+    for command in commands:
+        run = run_python("", tmp_path, "-m", "eupg.cli", *shlex.split(command)[1:])
+        assert run.returncode == 0, run.stderr
+    assert run.stdout == shown
+    refused = run_python("", tmp_path, "-m", "eupg.cli", "verify", "certificate.json")
+    assert (refused.returncode, "NOT VERIFIED" in refused.stdout + refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("guide", ["choose", "own-table", "plug-in"])
+def test_a_guide_in_python_runs(guide, tmp_path):
+    tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8").split("## Part 2")[1]
+    table = re.search(r"```python\n(.*?)```", tutorial, re.S)[1]
+    assert run_python(table, tmp_path).returncode == 0
+    run = run_python("".join(blocks(DOCS / "howto" / f"{guide}.md", "python")), tmp_path)
+    assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_every_make_target_the_documentation_names_exists():
@@ -72,7 +248,7 @@ def test_every_make_target_the_documentation_names_exists():
 def test_every_dependency_is_explained():
     import tomllib
 
-    explained = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    explained = (DOCS / "decisions" / "dependencies.md").read_text(encoding="utf-8")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     needed = [*project["dependencies"], *(d for extra in project["optional-dependencies"].values() for d in extra)]
     for requirement in needed:

@@ -2,8 +2,8 @@
 
 Category lists come from the schema. Scales come from the schema, too, or from a release, and a model that goes on from
 another keeps its scales. None come from the records themselves: a file with their exact means would, beside that of the
-model after a forget, give away the forgotten record by one subtraction. ``docs/architecture.md`` compares this with
-other scalings.
+model after a forget, give away the forgotten record by one subtraction. ``docs/decisions/scales-from-schema.md``
+compares this with other scalings.
 """
 
 from __future__ import annotations

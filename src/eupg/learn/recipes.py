@@ -8,7 +8,7 @@ effort, until more does worse than less did; a fifth of the release, held out, d
 gentle recipes, chosen among the exposed people alone, a quarter of them held out in turn; what does not gain two
 standard errors over the base, or tells two classes apart less well than the base, is not done, so that a small sample
 cannot spoil it. The short retrain, the control of both, takes strides that suit its few steps, and no time to choose.
-``docs/architecture.md`` says what was tried.
+``docs/decisions/choosing-recipes.md`` says what was tried.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A utility decides which wrong answers are likelier, so it must not depend on the records it protects. It comes from a
 hierarchy declared in the schema, or from embeddings learnt on a *public* table. Embeddings learnt on the private table
 itself (as the paper does, with TabNet) are possible and marked: ε does not cover what they reveal.
-``docs/architecture.md`` compares them all; none is better than randomised response for the models trained after.
+``docs/decisions/no-tabnet.md`` compares them all; none is better than randomised response for the models trained after.
 """
 
 from __future__ import annotations
