@@ -155,9 +155,21 @@ TYPER = """╭─ Options ──────────────────
 │ train   Protect, pretrain, finetune and deploy.                   │
 ╰───────────────────────────────────────────────────────────────────╯
 """
+PLAIN_TYPER = """Options:
+  --version             Show the version and exit.
+  --show-completion     Show completion for the current shell, to copy it or
+                        customize the installation.
+
+Commands:
+  plan   Measure guarantees on your table, and recommend one.
+  train  Protect, pretrain, finetune and deploy.
+
+  Example:
+    eupg demo
+"""
 
 
-@pytest.mark.parametrize("overview", [ARGPARSE, TYPER], ids=["argparse", "typer"])
+@pytest.mark.parametrize("overview", [ARGPARSE, TYPER, PLAIN_TYPER], ids=["argparse", "typer", "typer without frames"])
 def test_the_site_finds_the_commands_in_their_help(overview):
     assert load_hooks().command_names(overview) == ["plan", "train"]
 
