@@ -35,6 +35,8 @@ def name_of(path):
 @functools.cache
 def load_hooks():
     spec = importlib.util.spec_from_file_location("site_hooks", DOCS / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
     hooks = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hooks)
     return hooks
@@ -244,7 +246,7 @@ def test_the_tutorial_on_the_command_line_ends_with_a_verified_certificate(tmp_p
 @pytest.mark.parametrize("guide", ["choose", "own-table", "plug-in"])
 def test_a_guide_in_python_runs(guide, tmp_path):
     tutorial = (DOCS / "tutorial.md").read_text(encoding="utf-8").split("## Part 2")[1]
-    table = re.search(r"```python\n(.*?)```", tutorial, re.S)[1]
+    table = re.findall(r"```python\n(.*?)```", tutorial, re.S)[0]
     assert run_python(table, tmp_path).returncode == 0
     run = run_python("".join(blocks(DOCS / "howto" / f"{guide}.md", "python")), tmp_path)
     assert (run.returncode, run.stderr) == (0, "")
