@@ -43,12 +43,14 @@ if TYPE_CHECKING:
     from eupg.forget.certified_sp import CertifiedSP
     from eupg.forget.dp_sgd import DPSGDBase
     from eupg.forget.eupg import EUPG
+    from eupg.forget.private_trees.base import PrivateTrees
     from eupg.forget.protected_training import ProtectedTraining
     from eupg.forget.retrain import Retrain
     from eupg.forget.sisa import SISA, Aggregate
     from eupg.forget.unlearner import Trained, Unlearner
     from eupg.learn.augment import Augment
     from eupg.learn.learner import Learner, Model
+    from eupg.learn.leaves.learner import LeafLearner
     from eupg.learn.lightgbm_learner import LightGBMLearner
     from eupg.learn.networks import MLP
     from eupg.learn.noisy import GradientClipping, ModelClipping
@@ -103,11 +105,13 @@ _HOMES = {
     "eupg.forget.eupg": ("EUPG",),
     "eupg.forget.certified_sp": ("CertifiedSP",),
     "eupg.forget.dp_sgd": ("DPSGDBase",),
+    "eupg.forget.private_trees.base": ("PrivateTrees",),
     "eupg.forget.protected_training": ("ProtectedTraining",),
     "eupg.forget.retrain": ("Retrain",),
     "eupg.forget.sisa": ("SISA", "Aggregate"),
     "eupg.forget.unlearner": ("Trained", "Unlearner"),
     "eupg.learn.learner": ("Learner", "Model"),
+    "eupg.learn.leaves.learner": ("LeafLearner",),
     "eupg.learn.lightgbm_learner": ("LightGBMLearner",),
     "eupg.learn.networks": ("MLP",),
     "eupg.learn.noisy": ("GradientClipping", "ModelClipping"),
@@ -187,6 +191,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "KAnonymous",
     "Key",
     "learn_embeddings",
+    "LeafLearner",
     "Learner",
     "LightGBMLearner",
     "LiRA",
@@ -208,6 +213,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "PixelDP",
     "PixelFeatures",
     "PixelPermutation",
+    "PrivateTrees",
     "ProbabilisticKAnonymity",
     "ProtectedTraining",
     "PublicFeatures",

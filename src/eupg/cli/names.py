@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SOURCES = ("rand_hie", "adult", "heart", "credit")
 LEARNERS = ("xgboost", "lightgbm", "mlp", "logistic")
-GUARANTEES = ("kanonymity", "dp", "synthesis", "dpsgd")
+GUARANTEES = ("kanonymity", "dp", "synthesis", "dpsgd", "private-trees")
 PRIVATE_EPOCHS = 5
 # The options of each guarantee: those of the others are refused with it.
 PARAMETERS = {
@@ -32,6 +32,7 @@ PARAMETERS = {
     "dp": ("epsilon", "label_epsilon"),
     "synthesis": ("epsilon", "delta", "max_records"),
     "dpsgd": ("epsilon", "delta", "max_records"),
+    "private-trees": ("epsilon", "delta", "max_records"),
 }
 
 
@@ -123,6 +124,14 @@ def mechanism(options: argparse.Namespace) -> Mechanism | ProtectedTraining:
         from eupg.forget.dp_sgd import DPSGDBase
 
         return DPSGDBase(
+            1.0 if options.epsilon is None else options.epsilon,
+            1e-5 if options.delta is None else options.delta,
+            max_records=1 if options.max_records is None else options.max_records,
+        )
+    if options.guarantee == "private-trees":
+        from eupg.forget.private_trees.base import PrivateTrees
+
+        return PrivateTrees(
             1.0 if options.epsilon is None else options.epsilon,
             1e-5 if options.delta is None else options.delta,
             max_records=1 if options.max_records is None else options.max_records,

@@ -41,11 +41,13 @@ def add_to(commands: Any) -> None:
     train.add_argument("--k", type=int, help="smallest group (kanonymity; default 30)")
     train.add_argument("--epsilon", type=float, help="privacy budget, of a record (dp) or a person (others); default 1")
     train.add_argument(
-        "--delta", type=float, help="chance that the budget is overrun (synthesis: default 0; dpsgd: 1e-5)"
+        "--delta", type=float, help="chance that the budget is overrun (synthesis: default 0; others: 1e-5)"
     )
-    train.add_argument("--max-records", type=int, help="records used of one person (synthesis, dpsgd; default 1)")
+    train.add_argument(
+        "--max-records", type=int, help="records used of one person (not with kanonymity or dp; default 1)"
+    )
     train.add_argument("--label-epsilon", type=float, help="a further budget that covers the label too (dp)")
-    train.add_argument("--learner", choices=LEARNERS, help="needed unless --plan says it")
+    train.add_argument("--learner", choices=LEARNERS, help="needed unless --plan says it, or with private-trees")
     train.add_argument(
         "--exposure",
         type=float,
@@ -77,7 +79,9 @@ def add_to(commands: Any) -> None:
 
 def _train(options: argparse.Namespace, console: Console) -> int:
     looked = follow_plan(options) if options.plan is not None else []
-    if options.guarantee is None or options.learner is None:
+    if options.guarantee == "private-trees":
+        _check_served_as_is(options)
+    elif options.guarantee is None or options.learner is None:
         raise ParameterError(
             "which guarantee and learner? pass --guarantee and --learner, or --plan with a plan's file"
         )
@@ -113,10 +117,25 @@ def _train(options: argparse.Namespace, console: Console) -> int:
     return 0
 
 
+def _check_served_as_is(options: argparse.Namespace) -> None:
+    """Refuse options that say how to fit or fine-tune, where the model is fitted in one way and served as it is."""
+    wrong = [f"--{name}" for name in ("learner", "pretrain") if getattr(options, name) is not None]
+    wrong += [f"--{name}" for name in ("exposure", "finetune") if getattr(options, name)]
+    if wrong:
+        raise ParameterError(
+            f"--guarantee private-trees makes its own kind of model and serves it as it is, so {', '.join(wrong)} "
+            "would be ignored: leave it out, or choose another guarantee"
+        )
+
+
 def _method(options: argparse.Namespace) -> EUPG:
     """Return the paper's recipe, or, where few people are seen raw, the careful one."""
     from eupg.forget.eupg import EUPG
 
+    if options.guarantee == "private-trees":
+        from eupg.learn.leaves.learner import LeafLearner
+
+        return EUPG(mechanism(options), LeafLearner(), 1, 0, exposure=0)
     if options.exposure is None or options.exposure == 1:
         given = recipe(options.learner)
         base, effort = base_recipe(options, given.learner, given.pretrain)

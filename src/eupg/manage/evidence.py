@@ -18,7 +18,7 @@ from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Prove
 from eupg.certify.body import Request as Asked
 from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
-from eupg.certify.wording import REQUESTS_APART, as_sentence
+from eupg.certify.wording import ALL_VERSIONS, REQUESTS_APART, as_sentence
 from eupg.errors import WorkspaceDamaged
 from eupg.forget.eupg import EUPG
 from eupg.manage.auditing import FORGOTTEN
@@ -29,8 +29,8 @@ from eupg.manage.events import Entry
 from eupg.manage.forgetting import FEWEST_AUDITED
 from eupg.manage.request_states import Request, State
 from eupg.manage.workspace import Workspace
-from eupg.protect.claim import NO_PERSON
-from eupg.protect.guarantee import Guarantee, KAnonymous, guarantee_from_json
+from eupg.protect.claim import NO_PERSON, Neighbours
+from eupg.protect.guarantee import DifferentiallyPrivate, Guarantee, KAnonymous, guarantee_from_json
 
 _OTHERS_UNKNOWN = "Other records of the same person: no column names people, so that none are known here."
 _LIBRARIES = {
@@ -70,7 +70,12 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             parameters={"method": describe(method)},
             seeded=seeded,
         ),
-        claimed=Claimed.of(done["claim"], told.sentence(), never_seen_raw=done["seen"] == 0, seeded=seeded),
+        claimed=Claimed.of(
+            done["claim"],
+            " ".join((told.sentence(), *_all_versions(method, told))),
+            never_seen_raw=done["seen"] == 0,
+            seeded=seeded,
+        ),
         measured=_measured(noted, done, current, claim),
         deleted=[
             Deletion(what=str(e.body["what"]), digest=str(e.body["digest"]), at=e.at, event=e.number)
@@ -88,6 +93,12 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             *not_covered,
         ),
     )
+
+
+def _all_versions(method: EUPG, claim: Guarantee) -> list[str]:
+    """Say that all versions are covered where no model is ever fitted on a record but under a claim about presence."""
+    private = isinstance(claim, DifferentiallyPrivate) and claim.neighbours is not Neighbours.SUBSTITUTION
+    return [ALL_VERSIONS] if private and not claim.leaves_open and not method.sees_raw else []
 
 
 def _assumed(caveats: Sequence[str], *, seen: int) -> list[str]:
