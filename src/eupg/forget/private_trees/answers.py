@@ -35,6 +35,8 @@ WEIGHT_UNIT = 2**12
 # More draws than any training takes; what their distance adds to δ is set aside.
 MOST_DRAWS = 2**30
 _LARGEST_SUM = 2**62
+# Squares of residuals in whole numbers, summed over classes, stay far inside 63 bits.
+_LARGEST_RESIDUAL = 2**28
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,6 +195,8 @@ class GradientSums:
     @classmethod
     def of(cls, design: Design, X: Matrix, y: Labels, bound: int) -> GradientSums:
         """Find the vectors of records; ``bound`` is that of one record."""
+        # A smaller bound is kept, too; it only wastes some of the budget, in designs with hardly any weight.
+        bound = min(bound, _LARGEST_RESIDUAL * design.norm)
         codes = design.cells.codes(X)
         # A record in no cell of a group has the zero vector there, like one in a cell that stands for it.
         used = ~np.append(design.zero, True)[codes]

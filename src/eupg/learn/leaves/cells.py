@@ -1,7 +1,7 @@
 """Cells: each group divides all possible records, and a record lies in at most one cell of each group.
 
-A group is a grid over one attribute, or a tree of a few tests. Cells are described by plain numbers, so that a model
-file holds them without code.
+A group is a grid over one attribute, or a tree of a few questions. Cells are described by plain numbers, so that a
+model file holds them without code.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Test:
+class Question:
     """A question about one attribute: whether a number is at least ``cut``, or a category is one of ``categories``."""
 
     column: int
@@ -77,23 +77,23 @@ class Test:
 class Tree:
     """Cells by the answers to a few questions, all of which are asked; without any, one cell for everyone."""
 
-    tests: tuple[Test, ...] = ()
+    questions: tuple[Question, ...] = ()
 
     @property
     def size(self) -> int:
         """Number of leaves."""
-        return int(2 ** len(self.tests))
+        return int(2 ** len(self.questions))
 
     def codes(self, X: Matrix) -> NDArray[np.int64]:
         """Return each record's leaf."""
         codes = np.zeros(len(X), dtype=np.int64)
-        for test in self.tests:
-            codes = 2 * codes + test.passed(X)
+        for question in self.questions:
+            codes = 2 * codes + question.passed(X)
         return codes
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"tests": [test.to_json() for test in self.tests]}
+        return {"questions": [question.to_json() for question in self.questions]}
 
 
 Group = Grid | Tree
@@ -147,22 +147,24 @@ class Cells:
 def _group(value: Any, columns: int) -> Group:
     if not isinstance(value, Mapping):
         raise DataError(f"expected a group of cells, got {value!r:.60}")
-    if set(value) == {"tests"} and isinstance(value["tests"], list) and len(value["tests"]) <= _DEEPEST:
-        return Tree(tuple(_test(test, columns) for test in value["tests"]))
+    if set(value) == {"questions"} and isinstance(value["questions"], list) and len(value["questions"]) <= _DEEPEST:
+        return Tree(tuple(_question(question, columns) for question in value["questions"]))
     if set(value) == {"column", "edges", "missing"} and type(value["missing"]) is bool:
         edges = value["edges"]
         if isinstance(edges, list) and all(map(_number, edges)) and edges == sorted(set(edges)):
             return Grid(_column(value, columns), tuple(map(float, edges)), value["missing"])
-    raise DataError(f"expected a grid with ascending edges, or a tree of at most {_DEEPEST} tests, got {value!r:.60}")
+    raise DataError(
+        f"expected a grid with ascending edges, or a tree of at most {_DEEPEST} questions, got {value!r:.60}"
+    )
 
 
-def _test(value: Any, columns: int) -> Test:
+def _question(value: Any, columns: int) -> Question:
     if isinstance(value, Mapping) and set(value) == {"column", "cut", "categories"}:
         cut, categories = value["cut"], value["categories"]
         listed = isinstance(categories, list) and all(type(c) is int for c in categories)
         if listed and (cut is None or _number(cut)):
-            return Test(_column(value, columns), None if cut is None else float(cut), tuple(categories))
-    raise DataError(f"expected a test with a column and a cut or categories, got {value!r:.60}")
+            return Question(_column(value, columns), None if cut is None else float(cut), tuple(categories))
+    raise DataError(f"expected a question with a column and a cut or categories, got {value!r:.60}")
 
 
 def _column(value: Mapping[str, Any], columns: int) -> int:

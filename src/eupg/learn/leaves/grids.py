@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Listed, Missing, Numeric
 from eupg.data.schema import Schema
-from eupg.learn.leaves.cells import Cells, Grid, Test, Tree
+from eupg.learn.leaves.cells import Cells, Grid, Question, Tree
 
 Floats = NDArray[np.float64]
 UNIFORM = (8, 32, 128)
@@ -118,8 +118,9 @@ def consistent(counts: Floats) -> Floats:
     for sums in levels[-2::-1]:
         halves = np.maximum(sums.reshape(-1, 2), _NOTHING)
         mass = (halves / halves.sum(axis=1, keepdims=True) * mass[:, None]).ravel()
+    # Where nothing is left to divide by, cells beyond the last one get a part, too.
     inside: Floats = mass[: len(counts)]
-    return inside
+    return inside / inside.sum()
 
 
 def quantile_cuts(mass: Floats, size: int) -> tuple[int, ...]:
@@ -155,11 +156,11 @@ def _divides(attribute: Attribute) -> bool:
     return isinstance(attribute, Listed) and len(attribute.categories) > 1
 
 
-def _ask(attribute: Attribute, column: int, masses: Mapping[int, Floats], draw: np.random.Generator) -> Test:
+def _ask(attribute: Attribute, column: int, masses: Mapping[int, Floats], draw: np.random.Generator) -> Question:
     if isinstance(attribute, Listed):
-        return Test(column, categories=tuple(np.flatnonzero(draw.random(len(attribute.categories)) < 0.5).tolist()))
+        return Question(column, categories=tuple(np.flatnonzero(draw.random(len(attribute.categories)) < 0.5).tolist()))
     assert isinstance(attribute, Numeric)
     edges = _fine(attribute, column).edges
     reached = np.cumsum(masses[column])[:-1]
     above = int(np.searchsorted(reached, draw.random(), side="right"))
-    return Test(column, cut=edges[min(above, len(edges) - 1)])
+    return Question(column, cut=edges[min(above, len(edges) - 1)])
