@@ -284,8 +284,8 @@ class TestOnlyAnswersReachTheModel:
         data = people(60)
         seeded = [METHOD.base(data, Seeded(5))[0].scores for _ in range(2)]
         secret = [METHOD.base(data, Secret())[0].scores for _ in range(2)]
-        assert (seeded[0] == seeded[1]).all()
-        assert not (secret[0] == secret[1]).all()
+        assert np.array_equal(*seeded)
+        assert not np.array_equal(*secret)
 
 
 class TestClaim:

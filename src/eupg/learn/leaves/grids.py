@@ -119,8 +119,8 @@ def consistent(counts: Floats) -> Floats:
         halves = np.maximum(sums.reshape(-1, 2), _NOTHING)
         mass = (halves / halves.sum(axis=1, keepdims=True) * mass[:, None]).ravel()
     # Where nothing is left to divide by, cells beyond the last one get a part, too.
-    inside: Floats = mass[: len(counts)]
-    return inside / inside.sum()
+    inside = mass[: len(counts)]
+    return np.asarray(inside / inside.sum(), dtype=np.float64)
 
 
 def quantile_cuts(mass: Floats, size: int) -> tuple[int, ...]:
