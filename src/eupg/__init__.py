@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from eupg.forget.certified_sp import CertifiedSP
     from eupg.forget.dp_sgd import DPSGDBase
     from eupg.forget.eupg import EUPG
+    from eupg.forget.private_trees.base import PrivateTrees
     from eupg.forget.protected_training import ProtectedTraining
     from eupg.forget.retrain import Retrain
     from eupg.forget.sisa import SISA, Aggregate
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, Guarantee, KAnonymous, NoGuarantee
     from eupg.learn.augment import Augment
     from eupg.learn.learner import Learner, Model
+    from eupg.learn.leaves.learner import LeafLearner
     from eupg.learn.lightgbm_learner import LightGBMLearner
     from eupg.learn.networks import MLP
     from eupg.learn.noisy import GradientClipping, ModelClipping
@@ -96,11 +98,13 @@ _HOMES = {
     "eupg.forget.eupg": ("EUPG",),
     "eupg.forget.certified_sp": ("CertifiedSP",),
     "eupg.forget.dp_sgd": ("DPSGDBase",),
+    "eupg.forget.private_trees.base": ("PrivateTrees",),
     "eupg.forget.protected_training": ("ProtectedTraining",),
     "eupg.forget.retrain": ("Retrain",),
     "eupg.forget.sisa": ("SISA", "Aggregate"),
     "eupg.forget.unlearner": ("Trained", "Unlearner"),
     "eupg.learn.learner": ("Learner", "Model"),
+    "eupg.learn.leaves.learner": ("LeafLearner",),
     "eupg.learn.lightgbm_learner": ("LightGBMLearner",),
     "eupg.learn.networks": ("MLP",),
     "eupg.learn.noisy": ("GradientClipping", "ModelClipping"),
@@ -179,6 +183,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "image_dataset",
     "KAnonymous",
     "Key",
+    "LeafLearner",
     "learn_embeddings",
     "Learner",
     "LightGBMLearner",
@@ -201,6 +206,7 @@ __all__ = [  # noqa: RUF022 (sorted without regard to case)
     "PixelDP",
     "PixelFeatures",
     "PixelPermutation",
+    "PrivateTrees",
     "ProbabilisticKAnonymity",
     "ProtectedTraining",
     "PublicFeatures",

@@ -14,7 +14,7 @@ from typing import Any
 from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
 from eupg.certify.parts import Day, Digest, KeyedDigest, Moment, Part, RequestId, Text
-from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, says_earlier_models
+from eupg.certify.wording import ALL_VERSIONS, EARLIER_MODELS, NOT_COVERED, says_earlier_models
 from eupg.errors import CertificateRefused, ParameterError
 from eupg.guarantees import DifferentiallyPrivate, KAnonymous, Unit
 from eupg.guarantees.wording import SEEDED
@@ -181,7 +181,7 @@ class Body(Part):
         self._check_format()
         self._check_files()
         self._check_measures()
-        if not says_earlier_models(self.not_covered):
+        if not (says_earlier_models(self.not_covered) or _covers_all_versions(self.claimed)):
             raise CertificateRefused(f"not_covered has to say: {EARLIER_MODELS!r}; build the body with Body.of")
         if self.seeded and not (SEEDED in self.assumed and SEEDED in self.claimed.sentence):
             raise CertificateRefused(
@@ -214,7 +214,10 @@ class Body(Part):
             claimed=claimed,
             measured=tuple(measured),
             assumed=(*claimed.claim.assumptions(seeded=seeded), *assumed),
-            not_covered=(*NOT_COVERED, *not_covered),
+            not_covered=(
+                *(said for said in NOT_COVERED if said != EARLIER_MODELS or not _covers_all_versions(claimed)),
+                *not_covered,
+            ),
             deleted=tuple(deleted),
             provenance=provenance,
             ledger=ledger,
@@ -269,3 +272,9 @@ class Body(Part):
                 f"this claim needs a word about {', '.join(absent)}: "
                 "measure it, or say why not with Measurement.missing"
             )
+
+
+def _covers_all_versions(claimed: Claimed) -> bool:
+    """Tell whether it is claimed that all versions are covered, by a claim that can be."""
+    private = isinstance(claimed.claim, DifferentiallyPrivate) and claimed.claim.covers_presence
+    return private and claimed.never_seen_raw and ALL_VERSIONS in claimed.sentence

@@ -23,6 +23,14 @@ NOT_COVERED = (
 )
 
 
+# Said with a claim instead of EARLIER_MODELS, where no model was ever fitted on a record but under that claim.
+ALL_VERSIONS = (
+    "This erasure did not change the model, and every version that was ever served carries this claim, all of them "
+    "together: it holds against someone who kept earlier versions, who made requests after looking at them, and who "
+    "knows the records of everyone else."
+)
+
+
 def says_earlier_models(sentences: Collection[str]) -> bool:
     """Tell whether it is among the sentences that earlier models are not covered, in today's words or earlier ones."""
     return any(words in sentences for words in (EARLIER_MODELS, *_EARLIER_MODELS_BEFORE))

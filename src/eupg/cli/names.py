@@ -27,6 +27,7 @@ PARAMETERS = {
     "dp": ("epsilon", "label_epsilon"),
     "synthesis": ("epsilon", "delta", "max_records"),
     "dpsgd": ("epsilon", "delta", "max_records"),
+    "private-trees": ("epsilon", "delta", "max_records"),
 }
 
 
@@ -46,6 +47,7 @@ class GuaranteeName(StrEnum):
     DP = "dp"
     SYNTHESIS = "synthesis"
     DPSGD = "dpsgd"
+    PRIVATE_TREES = "private-trees"
 
 
 LEARNERS = tuple(name.value for name in LearnerName)
@@ -189,6 +191,14 @@ def mechanism(options: Choices) -> Mechanism | ProtectedTraining:
         from eupg.forget.dp_sgd import DPSGDBase
 
         return DPSGDBase(
+            1.0 if options.epsilon is None else options.epsilon,
+            1e-5 if options.delta is None else options.delta,
+            max_records=1 if options.max_records is None else options.max_records,
+        )
+    if options.guarantee == "private-trees":
+        from eupg.forget.private_trees.base import PrivateTrees
+
+        return PrivateTrees(
             1.0 if options.epsilon is None else options.epsilon,
             1e-5 if options.delta is None else options.delta,
             max_records=1 if options.max_records is None else options.max_records,

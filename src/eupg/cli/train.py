@@ -77,7 +77,7 @@ def train(
     delta: Annotated[
         float | None,
         typer.Option(
-            "--delta", metavar="D", help="Chance that the budget is exceeded (synthesis: default 0; dpsgd: 1e-5)."
+            "--delta", metavar="D", help="Chance that the budget is exceeded (synthesis: default 0; others: 1e-5)."
         ),
     ] = None,
     max_records: MaxRecords = None,
@@ -86,7 +86,8 @@ def train(
         typer.Option("--label-epsilon", metavar="E", help="A further budget, which covers the label too (dp)."),
     ] = None,
     learner: Annotated[
-        LearnerName | None, typer.Option("--learner", help="The kind of model. Required without --plan.")
+        LearnerName | None,
+        typer.Option("--learner", help="The kind of model. Required without --plan, but not with private-trees."),
     ] = None,
     exposure: Annotated[
         float | None,
@@ -134,7 +135,7 @@ def train(
         learner=None if learner is None else learner.value,
     )
     choices, looked = (choices, []) if plan is None else follow_plan(plan, choices)
-    _check(choices, top_up=top_up)
+    _check(choices, pretrain=pretrain, finetune=finetune, top_up=top_up)
 
     from eupg.cli.tables import Columns, read_records
     from eupg.rng import Seeded
@@ -159,9 +160,11 @@ def train(
     return 0
 
 
-def _check(choices: Choices, *, top_up: bool) -> None:
+def _check(choices: Choices, *, pretrain: int | None, finetune: int | None, top_up: bool) -> None:
     """Refuse choices that are missing or do not belong together."""
-    if choices.guarantee is None or choices.learner is None:
+    if choices.guarantee == GuaranteeName.PRIVATE_TREES:
+        _check_served_as_is(choices, pretrain=pretrain, finetune=finetune)
+    elif choices.guarantee is None or choices.learner is None:
         raise ParameterError(
             "which guarantee and learner? pass --guarantee and --learner, or --plan with a plan's file"
         )
@@ -173,10 +176,30 @@ def _check(choices: Choices, *, top_up: bool) -> None:
         )
 
 
+def _check_served_as_is(choices: Choices, *, pretrain: int | None, finetune: int | None) -> None:
+    """Refuse options that say how to fit or fine-tune, where the model is fitted in one way and served as it is."""
+    unused = {
+        "--learner": choices.learner is not None,
+        "--pretrain": pretrain is not None,
+        "--exposure": bool(choices.exposure),
+        "--finetune": bool(finetune),
+    }
+    wrong = [option for option, passed in unused.items() if passed]
+    if wrong:
+        raise ParameterError(
+            f"--guarantee private-trees makes its own kind of model and serves it as it is, so {', '.join(wrong)} "
+            "would be ignored: leave it out, or choose another guarantee"
+        )
+
+
 def _method(choices: Choices, *, pretrain: int | None, finetune: int | None, top_up: bool) -> EUPG:
     """Return the paper's recipe, or, where few people are seen raw, the careful one."""
     from eupg.forget.eupg import EUPG
 
+    if choices.guarantee == GuaranteeName.PRIVATE_TREES:
+        from eupg.learn.leaves.learner import LeafLearner
+
+        return EUPG(mechanism(choices), LeafLearner(), 1, 0, exposure=0)
     learner, exposure = str(choices.learner), choices.exposure
     everybody = exposure is None or exposure == 1
     rule = recipe(learner) if everybody else careful_recipe(learner)

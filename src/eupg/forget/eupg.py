@@ -44,9 +44,9 @@ class EUPG:
     ----------
     mechanism
         Turns records into a release and says what is claimed for it; or trains the base model itself under
-        protection, such as :class:`~eupg.forget.dp_sgd.DPSGDBase`.
+        protection, such as :class:`~eupg.forget.private_trees.base.PrivateTrees`.
     learner
-        Fits models; it must be able to go on from one.
+        Fits models; it must be able to go on from one, unless the base model is served as it is.
     pretrain, finetune
         Effort (epochs or trees) spent on the release and on the records. ``finetune=0`` serves the base model as
         it is: no record is ever seen raw, and every erasure is immediate.
@@ -80,14 +80,17 @@ class EUPG:
         second = self.learner if self.finetuner is None else self.finetuner
         if isinstance(second, type) or not isinstance(second, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {second!r}")
-        if not second.warm_starts:
-            raise ParameterError(
-                f"{second!r} cannot go on from a given model, which EUPG needs: use one that can, or Retrain"
-            )
         if not is_share(self.exposure):
             raise ParameterError(f"exposure is a share of people from 0 to 1, got {self.exposure!r}")
         for name, value, least in (("pretrain", self.pretrain, 1), ("finetune", self.finetune, 0)):
             check_whole(name, value, at_least=least)
+        # A base model that is served as it is need not be one to go on from.
+        stuck = next((learner for learner in (self.learner, second) if not learner.warm_starts), None)
+        if self.sees_raw and stuck is not None:
+            raise ParameterError(
+                f"{stuck!r} cannot go on from a given model, which EUPG needs: use one that can, or Retrain, or serve "
+                "the base model as it is with exposure=0"
+            )
 
     @property
     def depends_on_history(self) -> bool:

@@ -18,9 +18,10 @@ from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Prove
 from eupg.certify.body import Request as Asked
 from eupg.certify.claimed import Claimed
 from eupg.certify.measured import Kind, Measurement
+from eupg.certify.wording import ALL_VERSIONS
 from eupg.errors import WorkspaceDamaged
 from eupg.forget.eupg import EUPG
-from eupg.guarantees import Guarantee, KAnonymous, guarantee_from_json
+from eupg.guarantees import DifferentiallyPrivate, Guarantee, KAnonymous, Neighbours, guarantee_from_json
 from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART, as_sentence
 from eupg.manage.auditing import FORGOTTEN
 from eupg.manage.current import Current
@@ -69,7 +70,12 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             parameters={"method": describe(method)},
             seeded=seeded,
         ),
-        claimed=Claimed.of(done["claim"], told.sentence(), never_seen_raw=done["seen"] == 0, seeded=seeded),
+        claimed=Claimed.of(
+            done["claim"],
+            " ".join((told.sentence(), *_all_versions(method, told))),
+            never_seen_raw=done["seen"] == 0,
+            seeded=seeded,
+        ),
         measured=_measured(noted, done, current, claim),
         deleted=[
             Deletion(what=str(e.body["what"]), digest=str(e.body["digest"]), at=e.at, event=e.number)
@@ -87,6 +93,12 @@ def body_for(space: Workspace, request: Request, method: EUPG, not_covered: Sequ
             *not_covered,
         ),
     )
+
+
+def _all_versions(method: EUPG, claim: Guarantee) -> list[str]:
+    """Say that all versions are covered where no model is ever fitted on a record but under a claim about presence."""
+    private = isinstance(claim, DifferentiallyPrivate) and claim.neighbours is not Neighbours.SUBSTITUTION
+    return [ALL_VERSIONS] if private and not claim.leaves_open and not method.sees_raw else []
 
 
 def _assumed(caveats: Sequence[str], *, seen: int) -> list[str]:

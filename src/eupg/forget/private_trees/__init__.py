@@ -1,0 +1,1 @@
+"""A base model for tables, trained under differential privacy on public cells, and served as it is."""
