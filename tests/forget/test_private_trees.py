@@ -433,7 +433,7 @@ class TestWorkspace:
         assert (claim.epsilon, claim.delta, claim.unit) == (2.0, 1e-5, "person")
         assert ALL_VERSIONS in body.claimed.sentence
         assert EARLIER_MODELS not in body.not_covered
-        assert REQUESTS_APART not in body.assumed
+        assert as_sentence(REQUESTS_APART) not in body.assumed
         assert body.claimed.never_seen_raw
 
     def test_newcomers_change_no_model_and_two_base_models_add_up(self, tmp_path):
