@@ -144,8 +144,9 @@ def drawn_again(people: People, members: Mask, draw: np.random.Generator) -> tup
     order = np.argsort(people, kind="stable")
     counts = np.bincount(people)
     starts = np.cumsum(counts) - counts
-    first = np.unique(people[members])
-    second = np.setdiff1d(np.unique(people), first)
+    # People are numbered from 0 on, so counting tells who is there, faster than sorting.
+    among = np.bincount(people[members], minlength=len(counts)) > 0
+    first, second = np.flatnonzero(among), np.flatnonzero((counts > 0) & ~among)
     chosen = np.concatenate([draw.choice(side, len(side)) for side in (first, second) if len(side)])
     lengths = counts[chosen]
     before = np.cumsum(lengths) - lengths
@@ -170,7 +171,7 @@ def _finding(scores: Floats, beside: Floats | None, members: Mask, people: Peopl
     if members.all() or not members.any():
         # Everybody is on both sides, and this draw left one of them empty.
         return Repeat(50.0, None if beside is None else 50.0, False)
-    rows = one_record_each(people, members, draw) if len(np.unique(people)) < len(people) else slice(None)
+    rows = one_record_each(people, members, draw) if people.max() + 1 < len(people) else slice(None)
     rare = min(tail_chances(scores[rows], members[rows])) < RARE
     if beside is None:
         return Repeat(100 * auc(scores, members), None, rare)
