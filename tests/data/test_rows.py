@@ -230,7 +230,7 @@ def test_pictures_come_as_bytes_of_the_right_width():
     for rows, message in (
         (data.X[:, 1:], "one per pixel and channel"),
         (data.X / 255, "uint8"),
-        (pd.DataFrame(data.X), "is a picture, and a table holds none: pass a matrix of bytes"),
+        (pd.DataFrame(data.X), "describes pictures, and a table holds none: pass a matrix of bytes"),
     ):
         with pytest.raises(DataError, match=message):
             reader.read(rows)

@@ -369,7 +369,7 @@ def test_wrong_content_is_refused_with_the_file_and_the_page(places, content):
 def test_wrong_download_is_refused_and_stays_out_of_the_cache(places):
     _, cache, publisher = places
     (publisher / "toy.csv").write_bytes(b"please log in")
-    with pytest.raises(SourceUnavailable, match=rf"sent is not the published data set: download it from {PAGE}"):
+    with pytest.raises(SourceUnavailable, match=rf"sent something else than the data set: download it from {PAGE}"):
         sources._table(toy((publisher / "toy.csv").as_uri()))
     assert not list(cache.rglob("*.csv"))
 

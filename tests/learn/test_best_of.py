@@ -6,12 +6,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eupg import LightGBMLearner, TorchLearner, XGBoostLearner
 from eupg.checks import check_learner
 from eupg.errors import ParameterError
-from eupg.learn import best_of
+from eupg.learn import LightGBMLearner, TorchLearner, XGBoostLearner, best_of
 from eupg.learn.best_of import BestOf, _by_person, _folds
-from eupg.learn.recipes import lightgbm_recipe, logistic_recipe, mlp_recipe, xgboost_recipe
+from eupg.learn.recipes import MODELS, careful_recipe
 from people import learnable, people
 
 STUMPS = XGBoostLearner(max_depth=1, learning_rate=0.1, threads=1)
@@ -208,13 +207,11 @@ def test_people_are_held_out_whole_and_each_of_few_in_turn():
     assert len(_folds(people(9000), 0.25, np.random.default_rng(0))) == 1
 
 
-@pytest.mark.parametrize(
-    "recipe", [xgboost_recipe, lightgbm_recipe, mlp_recipe, logistic_recipe], ids=lambda r: r.__name__
-)
-def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
-    given = recipe()
-    check_learner(given.learner, people(600), tmp_path, effort=8)
-    check_learner(given.short, people(600), tmp_path, effort=given.short_effort)
+@pytest.mark.parametrize("model", MODELS)
+def test_recipes_keep_the_contract_of_learners(model, tmp_path):
+    given = careful_recipe(model)
+    check_learner(given.learner, people(300), tmp_path, effort=8)
+    check_learner(given.short, people(300), tmp_path, effort=given.short_effort)
     assert given.short_effort <= given.finetune
     data = people(300)
     base = fit(given.learner, data, effort=4)
@@ -224,10 +221,10 @@ def test_recipes_keep_the_contract_of_learners(recipe, tmp_path):
     np.testing.assert_array_equal(tuned.predict_proba(data.X), again.predict_proba(data.X))
 
 
-@pytest.mark.parametrize("recipe", [xgboost_recipe, lightgbm_recipe], ids=lambda r: r.__name__)
-def test_the_short_retrain_is_no_weaker_than_the_first_trees_of_a_base(recipe):
+@pytest.mark.parametrize("model", ["xgboost", "lightgbm"])
+def test_the_short_retrain_is_no_weaker_than_the_first_trees_of_a_base(model):
     seen, asked = learnable()
-    given = recipe()
+    given = careful_recipe(model)
     first = fit(given.learner.learners[0], seen, effort=given.finetune)
     short = fit(given.short, seen, effort=given.short_effort)
     truth = np.arange(len(asked)), asked.y

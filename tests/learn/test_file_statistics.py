@@ -18,9 +18,11 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from eupg import SISA, ProbabilisticKAnonymity, Seeded, SklearnLearner, TorchLearner
-from eupg.learn import best_of, sklearn_learner
+from eupg import SISA, Seeded
+from eupg.learn import SklearnLearner, TorchLearner, best_of
+from eupg.learn import sklearn as sklearn_learner
 from eupg.learn.best_of import BestOf
+from eupg.protect import ProbabilisticKAnonymity
 from people import people
 
 ESTIMATORS = [
@@ -44,22 +46,27 @@ SCORES = {
 
 
 def fit(estimator, data, start=None):
-    return SklearnLearner(estimator).fit(data, effort=3, rng=np.random.default_rng(0), start=start)
+    return fit_with(SklearnLearner(estimator), data, start)
+
+
+def fit_with(learner, data, start=None):
+    return learner.fit(data, effort=3, rng=np.random.default_rng(0), start=start)
 
 
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda e: type(e).__name__)
 def test_estimators_predict_and_go_on_as_before_without_their_statistics(estimator, monkeypatch):
     data, asked = people(300), people(200, 5).X
-    bare = fit(estimator, data)
+    learner = SklearnLearner(estimator)
+    bare = fit_with(learner, data)
     with monkeypatch.context() as patch:
         patch.setattr(sklearn_learner, "erase_statistics", lambda estimator: None)
-        whole = fit(estimator, data)
+        whole = fit_with(learner, data)
     np.testing.assert_array_equal(bare.predict_proba(asked), whole.predict_proba(asked))
     state = vars(bare.estimator)
     assert not COUNTS & set(state)
     assert not any(np.any(state[name]) for name in SCORES & set(state))
-    if SklearnLearner(estimator).warm_starts:
-        further = fit(estimator, people(300, 2), start=bare)
+    if learner.warm_starts:
+        further = fit_with(learner, people(300, 2), start=bare)
         assert np.isfinite(further.predict_proba(asked)).all()
 
 

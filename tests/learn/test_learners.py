@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 import torch
 import xgboost as xgb
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import MultinomialNB
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from eupg import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.data.attribute import Categorical, Missing, Numeric, Ordinal
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ModelFileError, ParameterError
+from eupg.learn import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.learn.envelope import _digest
 from people import SCHEMA, people
 
@@ -174,7 +176,7 @@ def test_ensembles_of_sizes_that_the_file_does_not_have_are_refused(sizes, tmp_p
     learner, path = XGBoostLearner(threads=1), tmp_path / "m"
     about, payload = saved(learner, path)
     rewrite(path, about | {"sizes": sizes}, payload)
-    with pytest.raises(ModelFileError, match=r"describes no sizes that can be read .*: save the model again"):
+    with pytest.raises(ModelFileError, match=r"does not describe its sizes in .*: save the model again"):
         learner.load(path)
 
 
@@ -375,12 +377,38 @@ def test_boosting_networks_and_partial_fit_manage_with_one_class_left(learner):
     assert (model.predict_proba(data.X)[:, 0] > 0.5).mean() > 0.9
 
 
+CALIBRATED = ("sklearn.calibration._CalibratedClassifier", "sklearn.calibration._SigmoidCalibration")
+
+
 def test_untrusted_type_in_a_model_file_is_refused_with_the_remedy(tmp_path):
-    forest = SklearnLearner(RandomForestClassifier(), trusted=("sklearn.tree._tree.Tree",))
-    forest.save(forest.fit(people(), effort=2, rng=rng()), tmp_path / "m")
-    forest.load(tmp_path / "m")
-    with pytest.raises(ModelFileError, match=r"(?s)sklearn.tree._tree.Tree.*SklearnLearner\(trusted="):
-        SklearnLearner(RandomForestClassifier()).load(tmp_path / "m")
+    calibrated = SklearnLearner(CalibratedClassifierCV(LogisticRegression()), trusted=CALIBRATED)
+    calibrated.save(calibrated.fit(people(), effort=2, rng=rng()), tmp_path / "m")
+    calibrated.load(tmp_path / "m")
+    with pytest.raises(ModelFileError, match=r"(?s)_CalibratedClassifier.*SklearnLearner\(trusted="):
+        SklearnLearner().load(tmp_path / "m")
+
+
+def test_estimator_whose_models_could_not_be_loaded_is_refused_when_the_learner_is_built():
+    with pytest.raises(ParameterError, match=r"CalibratedClassifierCV holds .*_SigmoidCalibration.*trusted=\("):
+        SklearnLearner(CalibratedClassifierCV(LogisticRegression()), trusted=CALIBRATED[:1])
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        RandomForestClassifier(),
+        HistGradientBoostingClassifier(),
+        KNeighborsClassifier(),
+        KNeighborsClassifier(algorithm="ball_tree"),
+        MLPClassifier((4,)),
+    ],
+    ids=str,
+)
+def test_common_estimators_are_saved_and_loaded_without_naming_their_types(estimator, tmp_path):
+    data, learner = people(), SklearnLearner(estimator)
+    model = learner.fit(data, effort=2, rng=rng())
+    learner.save(model, tmp_path / "m")
+    np.testing.assert_array_equal(learner.load(tmp_path / "m").predict_proba(data.X), model.predict_proba(data.X))
 
 
 def saved(learner, path):
@@ -442,7 +470,7 @@ def test_description_without_a_readable_part_is_refused(word, value, tmp_path):
     about, payload = saved(SklearnLearner(), path)
     for changed in (about | {word: value}, {w: v for w, v in about.items() if w != word}):
         rewrite(path, changed, payload)
-        with pytest.raises(ModelFileError, match=f"describes no {word} that can be read .*: save the model again"):
+        with pytest.raises(ModelFileError, match=f"does not describe its {word} in .*: save the model again"):
             SklearnLearner().load(path)
 
 
@@ -566,7 +594,7 @@ class Net(nn.Module):
     [
         (
             Net(8, 2),
-            r"got an instance of Net: each training begins with a fresh network, so pass .*TorchLearner\(Net\)",
+            r"got an instance of Net: each training starts with a new network, so pass .*TorchLearner\(Net\)",
         ),
         ("mlp", "a callable from .inputs, classes. to an nn.Module, got 'mlp': pass a class or a function"),
         (lambda: Net(8, 2), "must take two arguments, the numbers of inputs and of classes"),

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eupg import LeafLearner, SklearnLearner
 from eupg.data.attribute import Categorical, Missing, Numeric, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ModelFileError, ParameterError
-from eupg.learn.leaves.cells import Cells, Grid, Question, Tree
+from eupg.learn import LeafLearner, SklearnLearner
+from eupg.learn.leaves.cells import Grid, LeafCells, Question, Tree
 from eupg.learn.leaves.grids import consistent, histogram_grids, private_cells, quantile_cuts
 from eupg.learn.leaves.learner import LeafModel
 from people import SCHEMA, people
@@ -186,4 +186,4 @@ def test_rows_are_read_in_parts(monkeypatch):
 
 def test_cells_round_trip():
     cells = model().cells
-    assert Cells.from_json(json.loads(json.dumps(cells.to_json())), 6) == cells
+    assert LeafCells.from_json(json.loads(json.dumps(cells.to_json())), 6) == cells

@@ -3,7 +3,7 @@
 import numpy as np
 
 from eupg.data.dataset import Dataset
-from eupg.data.images import image_dataset
+from eupg.data.pictures.files import image_dataset
 
 CLASSES = ("a", "b", "c", "d")
 

@@ -6,10 +6,11 @@ from hypothesis import strategies as st
 from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.errors import DataError, ParameterError
+from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.guarantees import guarantee_from_json
 from eupg.guarantees.wording import percent
 from eupg.protect.kanonymity import ProbabilisticKAnonymity, constant_share, effective_k, shared_values
+from eupg.protect.microaggregation.choice import MDAV, MDAVBySize, RefinedMDAV
 from eupg.rng import Secret, Seeded
 from people import SCHEMA, people
 from unshuffled import NoShuffle
@@ -93,6 +94,37 @@ def test_no_quasi_identifier_is_refused():
         ProbabilisticKAnonymity(3).guarantee(schema)
 
 
+@pytest.mark.parametrize("way", [MDAV(), RefinedMDAV(), MDAVBySize(exact_to=0)], ids=repr)
+def test_release_of_every_way_to_form_groups_keeps_values_and_the_claim(way):
+    data, mechanism = people(400), ProbabilisticKAnonymity(7, way)
+    groups, release = mechanism.groups(data), mechanism.protect(data, NoShuffle(3))
+    sizes = np.bincount(groups)
+    assert sizes.min() >= 7
+    assert sizes.max() < 14
+    for group in range(len(sizes)):
+        before, after = data.X[groups == group], release.X[groups == group]
+        np.testing.assert_array_equal(np.sort(before, axis=0), np.sort(after, axis=0))
+    assert mechanism.guarantee(data.schema) == ProbabilisticKAnonymity(7).guarantee(data.schema)
+
+
+class TooSmall:
+    """Forms a group of two."""
+
+    def group(self, X, k):
+        return np.minimum(np.arange(len(X)) // 2, 1)
+
+
+def test_groups_smaller_than_k_are_refused():
+    with pytest.raises(PrivacyError, match=r"at least k=5 for each of 60 records.*smallest group of 2: use MDAV"):
+        ProbabilisticKAnonymity(5, TooSmall()).protect(people(60), Secret())
+
+
+@pytest.mark.parametrize("way", ["mdav", None, MDAV])
+def test_way_to_form_groups_must_be_an_object_that_forms_groups(way):
+    with pytest.raises(ParameterError, match=r"expected a way to form groups such as MDAV\(\) or RefinedMDAV\(\), got"):
+        ProbabilisticKAnonymity(5, way)
+
+
 def test_effective_k_counts_forgotten_people_in_a_group_once():
     groups = np.array([0, 0, 0, 0, 1, 1, 1, 1])
     subjects = np.array(["a", "a", "b", "c", "d", "e", "f", "g"])
@@ -138,7 +170,8 @@ def test_claim_of_a_release_carries_what_its_groups_share():
     assert set(shares) == {"income", "ill"}
     assert shares == shared_values(confidential, groups, ("income", "ill"))
     assert f"ill {percent(shares['ill'])}" in release.guarantee.sentence()
+    assert "Measured:" in release.guarantee.sentence()
     assert mechanism.guarantee(confidential.schema).shared is None
-    assert "whole release" not in mechanism.guarantee(confidential.schema).sentence()
+    assert "Measured:" not in mechanism.guarantee(confidential.schema).sentence()
     assert guarantee_from_json(release.guarantee.to_json()).shared == release.guarantee.shared
     assert release.guarantee.for_person(3).shared == release.guarantee.shared

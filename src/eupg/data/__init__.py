@@ -1,1 +1,5 @@
-"""Stage 0, records: what a table means, the rows themselves, and where the public data sets come from."""
+"""Tables and pictures as data: schema, attributes, records and where public data sets come from."""
+
+from eupg.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,13 +1,14 @@
 """The records themselves: validated once, where they enter, and trusted after that.
 
-A :class:`Dataset` holds the features as one matrix (numbers as they are, categories as their position in the schema's
-list, NaN where a value is missing and the schema keeps it; or the bytes of a picture), the label as class numbers, and
-two names per row: a stable record id and the person the record belongs to.
+A :class:`Dataset` holds the features as one matrix, the label as class numbers, and two names per row: a stable record
+id and the person the record belongs to. In the matrix of a table, numbers are as they are, categories are positions in
+the schema's list, and NaN is a missing value that the schema keeps. The matrix of pictures holds bytes, that of public
+features whole numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +17,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import Attribute, Listed, Missing, Numeric, Role, category_text
-from eupg.data.picture import check_bytes, require_table
+from eupg.data.attribute import Attribute, Missing, Role, category_text
+from eupg.data.kind import Accepts, DataKind
+from eupg.data.pictures.attribute import check_bytes
 from eupg.data.schema import Schema, as_frame
+from eupg.data.table_file import TableFile, return_memory
+from eupg.data.vector import check_on_grid
 from eupg.errors import DataError, ParameterError, UnknownRecord
+from eupg.pages import card
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,10 +33,8 @@ RecordId = str
 Matrix = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Names = NDArray[np.str_]
-# Words in a CSV file that stand for an empty cell, as pandas has them.
-_EMPTY = frozenset(("", "NA", "N/A", "n/a", "<NA>", "NULL", "null", "None", "NaN", "nan", "-NaN", "-nan")) | {
-    *("#NA", "#N/A", "#N/A N/A", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN")
-}
+_ARRAYS = ("X", "y", "ids", "subjects")
+_FROM_TABLE = Accepts(DataKind.TABLE, instead="read_images or image_dataset")
 
 
 class Examples(Protocol):
@@ -43,11 +46,25 @@ class Examples(Protocol):
 
     @property
     def X(self) -> Matrix:
-        """The features, one row an example."""
+        """The features, one row per example."""
 
     @property
     def y(self) -> Labels:
         """The class of each example."""
+
+
+class ExamplesInParts(Protocol):
+    """Examples that may be larger than memory: each part fits."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+
+    def __len__(self) -> int:
+        """Return the number of examples."""
+
+    def batches(self) -> Iterator[tuple[Matrix, Labels]]:
+        """Yield the features and classes of each part, in the same order every time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,14 +73,12 @@ class Dataset:
 
     Parameters
     ----------
-    schema
-        What the columns mean.
-    X, y
-        Features and classes in the schema's coding.
+    schema, X, y
+        The meaning of the columns; features and classes in the schema's coding.
     ids
         One distinct name per record.
     subjects
-        The person each record belongs to. Where the table does not say, each record is a person of its own.
+        The person each record belongs to. Where the table does not say, each record counts as a person.
     """
 
     schema: Schema
@@ -73,64 +88,110 @@ class Dataset:
     subjects: Names
 
     def __post_init__(self) -> None:
-        # Whatever others may still write to is copied: a writable array, or a read-only view of somebody's memory.
-        picture = self.schema.picture
+        picture, vector, rows = self.schema.picture, self.schema.vector, len(self.X)
         if picture is not None:
             check_bytes(picture, np.asarray(self.X))
-        for name, kind in (
-            ("X", np.uint8 if picture else np.float64),
-            ("y", np.int64),
-            ("ids", np.str_),
-            ("subjects", np.str_),
-        ):
-            array = np.asarray(getattr(self, name), dtype=kind)
-            array = array.copy() if array.flags.writeable or not array.flags.owndata else array
-            array.flags.writeable = False
-            object.__setattr__(self, name, array)
-        rows = len(self.X)
+        if vector is not None:
+            check_on_grid(vector, np.asarray(self.X))
+        for name, dtype in (("X", self.schema.dtype), ("y", np.int64), ("ids", np.str_), ("subjects", np.str_)):
+            array = np.asarray(getattr(self, name), dtype=dtype)
+            # Whatever others may still write to is copied: a writable array, or a read-only view of their memory.
+            self._set(name, array.copy() if array.flags.writeable or not array.flags.owndata else array)
         if self.X.shape != (rows, self.schema.columns):
-            what = "features, got" if picture is None else "pixels and channels, got"
-            how = "encode the table with Dataset.from_table" if picture is None else "load pictures with image_dataset"
+            unit, loader = ("features", "encode the table with Dataset.from_table")
+            if picture is not None:
+                unit, loader = ("pixels and channels", "load pictures with image_dataset")
+            if vector is not None:
+                unit, loader = ("public features", "encode pictures or texts with encode_records")
             raise DataError(
-                f"expected one row a record and one column for each of {self.schema.columns} {what} a matrix of "
-                f"{self.X.shape}: {how}"
+                f"expected one row per record and one column for each of {self.schema.columns} {unit}, got a matrix of "
+                f"{self.X.shape}: {loader}"
             )
         if not len(self.y) == len(self.ids) == len(self.subjects) == rows:
-            found = f"{len(self.y)}, {len(self.ids)} and {len(self.subjects)}"
-            raise DataError(f"{rows} rows need as many labels, ids and subjects, got {found}: pass one of each a row")
+            lengths = f"{len(self.y)}, {len(self.ids)} and {len(self.subjects)}"
+            raise DataError(
+                f"{rows} rows need as many labels, ids and subjects, got {lengths}: pass one of each per row"
+            )
         if len(set(self.ids.tolist())) < rows:
             _distinct(self.ids, "ids")
-        for j, attribute in enumerate(self.schema.features if picture is None else ()):
-            _check_codes(attribute, self.X[:, j])
+        if self.schema.kind is DataKind.TABLE:
+            for j, attribute in enumerate(self.schema.features):
+                _check_codes(attribute, self.X[:, j])
         _check_codes(self.schema.label, self.y.astype(np.float64))
 
-    @classmethod
-    def from_table(cls, table: Any, schema: Schema, *, ids: str | None = None) -> Dataset:
-        """Check a pandas, Arrow or polars table against the schema and take it in.
+    def __repr__(self) -> str:
+        # Counts alone: values and names of people have no place in a log or a traceback.
+        people = f" of {len(np.unique(self.subjects)):,} people" if self.names_people else ""
+        columns = f"{len(self.schema.features)} features, label {self.schema.label.name!r}"
+        return f"<Dataset: {len(self):,} records{people}, {columns}>"
 
-        Record ids come from the column ``ids``, else from the schema's only identifier, else from the table's index,
-        which for a fresh table is the row's position and for a part of one still names the same rows.
+    def _repr_html_(self) -> str:
+        counts = zip(self.schema.label.categories, np.bincount(self.y, minlength=self.schema.classes), strict=True)
+        rows = [(f"{self.schema.label.name}: {name}", f"{count:,} records") for name, count in counts]
+        return card(repr(self)[1:-1], rows)
+
+    def _set(self, name: str, array: NDArray[Any]) -> None:
+        array.flags.writeable = False
+        object.__setattr__(self, name, array)
+
+    @classmethod
+    def from_table(
+        cls, table: Any, schema: Schema, *, ids: str | None = None, drop_unlabelled: bool = False
+    ) -> Dataset:
+        """Check a pandas, Arrow or polars table, or a DuckDB relation, against the schema and encode it.
+
+        Rows without a label are refused, or left out with ``drop_unlabelled``.
+
+        Record ids come from the column ``ids``, else from the schema's only identifier, else from the table's index.
+        The index of a new table is the row's position; a part of a table keeps the index of the whole.
         """
-        require_table(schema, "Dataset.from_table", "read_images or image_dataset")
+        _FROM_TABLE.check(schema, "Dataset.from_table")
         frame = as_frame(table)
         absent = [a.name for a in schema.attributes if a.name not in frame.columns and a.role is not Role.IDENTIFIER]
         if absent:
             raise DataError(f"the table has no column {absent[0]!r}; it has {list(frame.columns)}")
+        if schema.label.missing is Missing.REFUSE:
+            frame = _labelled(frame, schema.label.name, drop=drop_unlabelled)
         if ids is None and len(schema.identifiers) == 1 and schema.identifiers[0].name in frame.columns:
             ids = schema.identifiers[0].name
-        names = _names(frame, ids) if ids else _index(frame)
-        return cls(
-            schema=schema,
-            X=np.column_stack([a.encode(frame[a.name]) for a in schema.features]),
-            y=schema.label.encode(frame[schema.label.name]).astype(np.int64),
-            ids=_distinct(names, ids),
-            subjects=_names(frame, schema.subject.name) if schema.subject else names,
-        )
+        # Column by column into the matrix that stays: a list of all columns, and a copy, would be as large again.
+        X = np.empty((len(frame), schema.columns), dtype=schema.dtype)
+        for j, attribute in enumerate(schema.features):
+            X[:, j] = attribute.encode(frame[attribute.name])
+        y = schema.label.encode(frame[schema.label.name]).astype(np.int64)
+        names = _distinct(_names(frame, ids), ids) if ids else _index(frame)
+        subjects = _names(frame, schema.subject.name) if schema.subject else names
+        return cls.of_checked(schema, X, y, names, subjects)
 
     @classmethod
-    def read(cls, path: str | Path, schema: Schema, *, ids: str | None = None) -> Dataset:
-        """Read a CSV or Parquet file and check it against the schema."""
-        return cls.from_table(read_table(path, schema, names=[ids] if ids else []), schema, ids=ids)
+    def of_checked(cls, schema: Schema, *arrays: NDArray[Any]) -> Dataset:
+        """Return records from arrays that are known to fit the schema and that nobody else can write to."""
+        data = object.__new__(cls)
+        object.__setattr__(data, "schema", schema)
+        for name, array in zip(_ARRAYS, arrays, strict=True):
+            data._set(name, array)
+        return data
+
+    @classmethod
+    def read(
+        cls,
+        path: str | Path,
+        schema: Schema,
+        *,
+        ids: str | None = None,
+        drop_unlabelled: bool = False,
+        sep: str | None = None,
+        encoding: str | None = None,
+        decimal: str | None = None,
+        query: str | None = None,
+        table: str | None = None,
+    ) -> Dataset:
+        """Read a file or the answer to a query, as :class:`~eupg.data.TableFile` does, and check it by the schema."""
+        file = TableFile(path, sep=sep, encoding=encoding, decimal=decimal, query=query, table=table)
+        names = [ids] if ids else []
+        data = cls.from_table(file.read(schema, names=names), schema, ids=ids, drop_unlabelled=drop_unlabelled)
+        return_memory()
+        return data
 
     def __len__(self) -> int:
         """Return the number of records."""
@@ -145,15 +206,9 @@ class Dataset:
         """Return the records at which the mask is true."""
         mask = np.asarray(rows, dtype=bool)
         if mask.shape != (len(self),):
-            raise DataError(f"expected a mask of {len(self)} rows, got one of {mask.shape}: pass one value a record")
+            raise DataError(f"expected a mask of {len(self)} rows, got one of {mask.shape}: pass one value per record")
         # Rows of a valid table are valid: they are not checked again.
-        part = object.__new__(Dataset)
-        object.__setattr__(part, "schema", self.schema)
-        for name in ("X", "y", "ids", "subjects"):
-            array = getattr(self, name)[mask]
-            array.flags.writeable = False
-            object.__setattr__(part, name, array)
-        return part
+        return self.of_checked(self.schema, *(getattr(self, name)[mask] for name in _ARRAYS))
 
     def where(self, ids: Iterable[RecordId]) -> NDArray[np.bool_]:
         """Return a mask of the records with these ids; an id that is not here is an error."""
@@ -161,7 +216,7 @@ class Dataset:
 
     @cached_property
     def names_people(self) -> bool:
-        """Whether it is known which records belong to one person; otherwise each record counts as a person."""
+        """Whether the records say which person they belong to; otherwise each record counts as a person."""
         return self.schema.subject is not None or not np.array_equal(self.subjects, self.ids)
 
     def where_subjects(self, subjects: Iterable[str]) -> NDArray[np.bool_]:
@@ -187,27 +242,21 @@ class Dataset:
                 "every record needs its own, so load them with ids= or an identifier column, or let ids be generated "
                 "(Manager.add with fresh_ids, or eupg add without --id)"
             )
-        return Dataset(
-            self.schema,
-            np.concatenate([self.X, more.X]),
-            np.concatenate([self.y, more.y]),
-            np.concatenate([self.ids, more.ids]),
-            np.concatenate([self.subjects, more.subjects]),
-        )
+        X, y, names, subjects = (np.concatenate([getattr(self, name), getattr(more, name)]) for name in _ARRAYS)
+        return Dataset(self.schema, X, y, names, subjects)
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the records as a person reads them: ids as the index, categories by name."""
         import pandas as pd
 
-        picture = self.schema.picture
-        each = [self.X] if picture is not None else self.X.T
-        columns = {a.name: a.decode(values) for a, values in zip(self.schema.features, each, strict=True)}
+        encoded = self.X.T if self.schema.kind is DataKind.TABLE else [self.X]
+        columns = {a.name: a.decode(values) for a, values in zip(self.schema.features, encoded, strict=True)}
         columns[self.schema.label.name] = self.schema.label.decode(self.y.astype(np.float64))
         return pd.DataFrame(columns, index=pd.Index(self.ids.tolist(), name="record"))
 
 
 def require_dataset(data: object, who: str) -> None:
-    """Refuse a table, or anything else, where records are expected, and say how a table becomes records."""
+    """Refuse anything but a Dataset, and say how to make one from a table."""
     if not isinstance(data, Dataset):
         raise DataError(
             f"{who} expects a Dataset, got {type(data).__name__}: describe a table with "
@@ -215,60 +264,48 @@ def require_dataset(data: object, who: str) -> None:
         )
 
 
-def read_table(path: str | Path, schema: Schema | None = None, *, names: Iterable[str] = ()) -> pd.DataFrame:
-    """Read a CSV or Parquet file; columns the schema calls categories or names, and ``names``, are read as text."""
-    import pandas as pd
-
-    path = Path(path)
-    if not path.is_file():
-        raise DataError(f"no file {path}: name a CSV or Parquet file")
-    if path.suffix.lower() not in (".parquet", ".pq", ".csv", ".gz", ".zip", ".txt", ".data"):
-        raise DataError(f"{path.name}: expected .csv or .parquet, got {path.suffix or 'no suffix'}: convert the file")
-    attributes = schema.attributes if schema else ()
-    listed = {a.name: a.categories for a in attributes if isinstance(a, Listed)}
-    keys = [a.name for a in attributes if a.role in (Role.SUBJECT, Role.IDENTIFIER)]
-    try:
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return pd.read_parquet(path)
-        # A category called "None" or "NA" is a category where the schema lists it, and an empty cell elsewhere.
-        empty = {c: sorted(_EMPTY.difference(listed.get(c, ()))) for c in pd.read_csv(path, nrows=0).columns}
-        text = dict.fromkeys((*listed, *keys, *names), str)
-        return pd.read_csv(path, dtype=text, na_values=empty, keep_default_na=False, low_memory=False)
-    except ValueError as error:
-        raise DataError(f"{path.name} cannot be read as a table ({error}): check or replace the file") from error
+def _labelled(frame: pd.DataFrame, label: str, *, drop: bool) -> pd.DataFrame:
+    """Return the rows that have a label; unless they may be dropped, refuse a table with others."""
+    empty = frame[label].isna()
+    if not empty.any():
+        return frame
+    if not drop:
+        raise DataError(
+            f"the label {label!r} is missing in {int(empty.sum()):,} of {len(frame):,} rows, which cannot be trained "
+            "on: fill it in, delete these rows, or leave them out with --drop-unlabelled (drop_unlabelled=True)"
+        )
+    return frame[~empty]
 
 
 def _names(frame: pd.DataFrame, column: str) -> Names:
-
     if column not in frame.columns:
         raise DataError(f"the table has no column {column!r} to take names from; it has {list(frame.columns)}")
     text = category_text(frame[column], column)
     empty = sum(v is None for v in text)
     if empty:
-        raise DataError(f"column {column!r}: {empty} of {len(text)} rows name nobody: fill them in or drop the rows")
+        raise DataError(f"column {column!r}: {empty} of {len(text)} names are empty: fill them in or drop the rows")
     return text.astype(np.str_)
 
 
 def _index(frame: pd.DataFrame) -> Names:
+    import pandas as pd
+
+    if isinstance(frame.index, pd.RangeIndex):
+        # Without a Python object per row.
+        first, last = (frame.index[0], frame.index[-1]) if len(frame) else (0, 0)
+        return frame.index.to_numpy().astype(f"U{max(len(str(first)), len(str(last)))}")
     text = category_text(frame.index.to_series(), "index")
     if any(v is None for v in text):
         raise DataError("the table's index has missing entries: name a column of record ids, or reset the index")
-    return text.astype(np.str_)
+    return _distinct(text.astype(np.str_), None)
 
 
 def _check_codes(attribute: Attribute, values: Matrix) -> None:
-    """Refuse values that the schema's coding does not have; a table comes in through from_table, which encodes it."""
-    known = values[~np.isnan(values)] if attribute.missing is Missing.KEEP else values
-    if isinstance(attribute, Numeric):
-        fits = (known >= attribute.lower) & (known <= attribute.upper)
-    elif isinstance(attribute, Listed):
-        fits = (known >= 0) & (known < len(attribute.categories)) & (known == np.floor(known))
-    else:
-        fits = np.zeros(len(known), dtype=bool)
-    if not fits.all():
+    misfits = int((~attribute.fits(values)).sum())
+    if misfits:
         raise DataError(
-            f"column {attribute.name!r}: {int((~fits).sum())} of {len(values)} rows hold values outside the schema's "
-            "coding: encode the table with Dataset.from_table"
+            f"column {attribute.name!r}: {misfits} of {len(values)} rows hold values outside the schema's coding: "
+            "encode the table with Dataset.from_table"
         )
 
 

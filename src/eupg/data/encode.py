@@ -1,9 +1,8 @@
-"""Rows of a schema as the numbers a network or a linear model wants: scaled numbers and one-hot categories.
+"""Rows of a schema as inputs of a network or a linear model: scaled numbers and one-hot categories.
 
-Category lists come from the schema. Scales come from the schema, too, or from a release, and a model that goes on from
-another keeps its scales. None come from the records themselves: a file with their exact means would, beside that of the
-model after a forget, give away the forgotten record by one subtraction. ``docs/decisions/scales-from-schema.md``
-compares this with other scalings.
+Category lists come from the schema. Scales come from the schema or from a release, and a model that starts from another
+keeps its scales. They never come from the records: exact means, stored before and after a forget, would reveal the
+forgotten record by one subtraction. ``docs/decisions/scales-from-schema.md`` compares this with other scalings.
 """
 
 from __future__ import annotations
@@ -17,18 +16,20 @@ from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Categorical, Missing, Numeric, Ordinal
 from eupg.data.dataset import Examples, Matrix
-from eupg.data.picture import Picture
+from eupg.data.kind import DataKind
+from eupg.data.pictures.attribute import Picture
 from eupg.data.schema import Schema
+from eupg.data.vector import GRID, Vector
 
-# Bounds that span this factor, counted in steps of the resolution, are taken for a quantity on a logarithmic scale.
+# Bounds that span this factor, counted in steps of the resolution, get a logarithmic scale.
 _ORDERS = 1000
-# Those that span this factor may be a count, most of which are small, or an age: they are read on a mixed scale.
+# Bounds that span this factor get a mixed scale.
 _HUNDREDS = 100
-# How much of a mixed scale is linear; the rest is logarithmic.
+# The linear share of a mixed scale; the rest is logarithmic.
 _LINEAR = 0.25
-# Fewer rows than this of a release give no usable mean and spread.
+# Fewer rows of a release than this give no usable mean and spread.
 _ENOUGH = 100
-# Pixels are centred and scaled by fixed numbers, so that no model carries the mean colours of anybody's pictures.
+# Pixels are centred and scaled by fixed numbers, so that no model holds the mean colours of anybody's pictures.
 _GREY, _CONTRAST = 127.5, 63.75
 
 
@@ -41,14 +42,12 @@ class Encoder:
     features
         The attributes, in order.
     centre, spread
-        What is subtracted from each feature, and what the rest is divided by; 0 and 1 for categories without an order.
+        The number subtracted from each feature, and its divisor; 0 and 1 for categories without an order.
     pinned
         Whether the scales are public or those of a release. Files of earlier versions may hold others.
-    logarithmic
-        Positions of numeric features that are read on a logarithmic scale, from their lower bound on.
-    mixed
-        Positions of numeric features that are read on a scale of which a quarter is linear and the rest logarithmic,
-        from 0 at their lower bound to 1 at their upper bound.
+    logarithmic, mixed
+        Positions of numeric features on a logarithmic scale, which starts at their lower bound; and of those on a scale
+        that is a quarter linear and otherwise logarithmic, from 0 at their lower bound to 1 at their upper bound.
     """
 
     features: tuple[Attribute, ...]
@@ -60,18 +59,18 @@ class Encoder:
 
     @classmethod
     def of_bounds(cls, schema: Schema) -> Encoder:
-        """Take centres and spreads from the schema's public bounds, as if values lay evenly; look at no row.
+        """Take centres and spreads from the schema's public bounds, as if values were uniform; no row is used.
 
-        Bounds from 0 upwards that span three orders of magnitude of the resolution belong to something like an income,
-        of which most values lie near the lower end: those are spread evenly on a logarithmic scale. Bounds that span
-        two may belong to a count, of which the same is true, or to an age, of which it is not: those are spread evenly
-        on a scale that is mostly logarithmic and partly linear.
+        Bounds from 0 upwards that span three orders of magnitude of the resolution belong to quantities such as an
+        income, most values of which are near the lower end: these are uniform on a logarithmic scale. Bounds that span
+        two orders may belong to a count, which is similar, or to an age, which is not: these are uniform on a mixed
+        scale.
         """
         factors = [(j, _factor(a)) for j, a in enumerate(schema.features) if isinstance(a, Numeric)]
         logarithmic = tuple(j for j, factor in factors if factor >= _ORDERS)
         mixed = tuple(j for j, factor in factors if _HUNDREDS <= factor < _ORDERS)
         plain = cls(schema.features, np.empty(0), np.empty(0), True, logarithmic, mixed)
-        ends = [plain._ends(j) for j in range(len(schema.features))]
+        ends = [plain._transformed(j, np.array(_bounds(attribute))) for j, attribute in enumerate(schema.features)]
         low, high = np.array(ends, dtype=np.float64).T
         return replace(plain, centre=(low + high) / 2, spread=np.where(high > low, (high - low) / np.sqrt(12), 1.0))
 
@@ -79,15 +78,15 @@ class Encoder:
     def of_release(cls, schema: Schema, X: Matrix) -> Encoder:
         """Take centres and spreads from protected rows, coarsely: spreads are powers of two, centres multiples of half.
 
-        A permutation keeps the sum of each column. Were the scales exact, those of two releases, one before and one
-        after somebody left, would give away their record. Where there are too few rows, the public bounds stay.
+        A permutation keeps the sum of each column. Exact scales of two releases, one before and one after a person
+        left, would reveal the person's record. Where there are too few rows, the scales of the public bounds stay.
         """
         public = cls.of_bounds(schema)
         if len(X) < _ENOUGH:
             return public
         centre, spread = public.centre.copy(), public.spread.copy()
         for j, attribute in enumerate(schema.features):
-            values = public._curved(j, X[~np.isnan(X[:, j]), j])
+            values = public._transformed(j, X[~np.isnan(X[:, j]), j])
             if isinstance(attribute, Categorical) or len(values) < _ENOUGH or np.ptp(values) == 0:
                 continue
             spread[j] = 2.0 ** np.round(np.log2(np.std(values)))
@@ -96,9 +95,13 @@ class Encoder:
 
     @classmethod
     def fit(cls, examples: Examples, *, start: Encoder | None = None) -> Encoder:
-        """Return the scales to read examples by: those of ``start``, or their release's, or the schema's."""
-        if examples.schema.picture is not None:
+        """Return the scales for examples: those of ``start``, or of their release, or of the schema."""
+        if examples.schema.kind is DataKind.PICTURES:
             return cls(examples.schema.features, np.array([_GREY]), np.array([_CONTRAST]))
+        if examples.schema.vector is not None:
+            # So that inputs have a mean square of about 1, as those of tables and pictures have.
+            spread = GRID / np.sqrt(examples.schema.vector.dimension)
+            return cls(examples.schema.features, np.array([0.0]), np.array([spread]))
         if start is not None:
             return start
         scales: Encoder | None = getattr(examples, "scales", None)
@@ -111,7 +114,7 @@ class Encoder:
 
     def __call__(self, X: Matrix) -> NDArray[np.float32]:
         """Encode rows; a missing value becomes 0 with a flag of its own."""
-        if isinstance(self.features[0], Picture):
+        if isinstance(self.features[0], Picture | Vector):
             return np.asarray((X - np.float32(self.centre[0])) / np.float32(self.spread[0]), dtype=np.float32)
         out = np.zeros((len(X), self.width), dtype=np.float32)
         at = 0
@@ -120,27 +123,22 @@ class Encoder:
             if isinstance(attribute, Categorical):
                 out[rows, at + X[rows, j].astype(np.int64)] = 1.0
             else:
-                out[rows, at] = (self._curved(j, X[rows, j]) - self.centre[j]) / self.spread[j]
+                out[rows, at] = (self._transformed(j, X[rows, j]) - self.centre[j]) / self.spread[j]
             at += _width(attribute)
             if attribute.missing is Missing.KEEP:
                 out[np.isnan(X[:, j]), at - 1] = 1.0
         return out
 
-    def _curved(self, feature: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _transformed(self, feature: int, values: NDArray[np.float64]) -> NDArray[np.float64]:
         attribute = self.features[feature]
         if feature in self.logarithmic:
             return _logarithm(attribute, values)
         if feature not in self.mixed:
             return values
         low, high = _bounds(attribute)
-        straight = np.maximum(values - low, 0.0) / (high - low)
-        bent = _logarithm(attribute, values) / _logarithm(attribute, np.array(high))
-        return _LINEAR * straight + (1 - _LINEAR) * bent
-
-    def _ends(self, feature: int) -> tuple[float, float]:
-        """Return what the least and the largest value of a feature are read as."""
-        low, high = self._curved(feature, np.array(_bounds(self.features[feature])))
-        return float(low), float(high)
+        linear = np.maximum(values - low, 0.0) / (high - low)
+        logarithmic = _logarithm(attribute, values) / _logarithm(attribute, np.array(high))
+        return _LINEAR * linear + (1 - _LINEAR) * logarithmic
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values that :meth:`from_json` reads back."""
@@ -159,18 +157,20 @@ class Encoder:
 def _width(attribute: Attribute) -> int:
     if isinstance(attribute, Picture):
         return attribute.columns
+    if isinstance(attribute, Vector):
+        return attribute.dimension
     size = len(attribute.categories) if isinstance(attribute, Categorical) else 1
     return size + (attribute.missing is Missing.KEEP)
 
 
 def _factor(attribute: Numeric) -> float:
-    """Return by what factor the bounds differ, counted in steps of the resolution; 1 where some are below 0."""
+    """Return the ratio of the bounds, counted in steps of the resolution; 1 if the lower bound is negative."""
     step = attribute.resolution
     return (attribute.upper + step) / (attribute.lower + step) if attribute.lower >= 0 else 1.0
 
 
 def _bounds(attribute: Attribute) -> tuple[float, float]:
-    """Return the least and the largest value a feature can have; 0 and 0 for categories without an order."""
+    """Return the least and the largest value of a feature; 0 and 0 for categories without an order."""
     if isinstance(attribute, Numeric):
         return attribute.lower, attribute.upper
     return 0.0, float(len(attribute.categories) - 1) if isinstance(attribute, Ordinal) else 0.0

@@ -1,4 +1,4 @@
-"""Utility of predictions, as the paper reports it: percent correct, or the area under the ROC curve in percent."""
+"""The utility of predictions as the paper reports it: accuracy, or the area under the ROC curve, in percent."""
 
 from __future__ import annotations
 

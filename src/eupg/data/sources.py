@@ -1,8 +1,8 @@
 """The data sets of the paper and the built-in demonstration set, prepared as the paper prepared them.
 
-``rand_hie`` ships inside ``statsmodels``, and its counts are checked. The others are looked for in the folder
-named by ``EUPG_DATA``, then in the cache (``~/.cache/eupg``), then fetched from their official address into the cache.
-Whatever was found of these, its content is checked against a digest before a row of it is used.
+``rand_hie`` ships inside ``statsmodels``, and its counts are checked. The others are read from the folder named by
+``EUPG_DATA``, or from the cache (``~/.cache/eupg``), or downloaded from their official address into the cache. Their
+content is checked against a digest before any row is used.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from eupg.data import cifar
 from eupg.data.dataset import Dataset, Labels
 from eupg.data.fetch import FAILURES, by_hand, data_folders, download, into_cache
 from eupg.data.fetch import cache_folder as cache_folder
-from eupg.data.images import image_dataset
+from eupg.data.pictures import cifar
+from eupg.data.pictures.files import image_dataset
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities, accuracy, auc
 from eupg.errors import DataError, SchemaError, SourceUnavailable
@@ -47,7 +47,7 @@ class Source:
 
 @dataclass(frozen=True)
 class _File:
-    """One published table: the names it may have on disk, where it comes from, and the digest of its content."""
+    """One published table: its possible names on disk, its origin, and the digest of its content."""
 
     names: tuple[str, ...]
     digest: str
@@ -57,7 +57,7 @@ class _File:
 
 
 def rand_hie() -> Source:
-    """Load the RAND Health Insurance Experiment: 20,190 person-years of 5,912 people, who saw a doctor."""
+    """Load the RAND Health Insurance Experiment: whether 5,912 people saw a doctor, in 20,190 person-years."""
     import pandas as pd
 
     spec = importlib.util.find_spec("statsmodels")
@@ -78,7 +78,7 @@ def rand_hie() -> Source:
 
 
 def adult(*, all_attributes: bool = False) -> Source:
-    """Load UCI Adult with its own split; without ``fnlwgt`` and ``education`` unless all attributes are asked for."""
+    """Load UCI Adult with its own split; without ``fnlwgt`` and ``education`` unless ``all_attributes`` is set."""
     schema = public_schema("adult")
     if not all_attributes:
         schema = Schema(tuple(a for a in schema.attributes if a.name not in ("fnlwgt", "education")))
@@ -123,7 +123,7 @@ def cifar10() -> Source:
 
 
 def public_schema(name: str) -> Schema:
-    """Return the schema that ships with a source: public bounds and categories, with a word on each."""
+    """Return the schema that ships with a source: public bounds and categories, each with its origin."""
     folder = files("eupg.data") / "schemas"
     known = sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
     if name not in known:
@@ -153,14 +153,16 @@ def _table(file: _File) -> pd.DataFrame:
 
 
 def _checked(file: _File, path: Path) -> pd.DataFrame:
+    import pandas as pd
+
     advice = f"remove it and get the original from {file.page}"
     try:
-        table = file.read(path)
+        table = pd.read_parquet(path) if path.suffix == ".parquet" else file.read(path)
     except ValueError as error:
         raise DataError(f"{path} is not the published data set ({error}): {advice}") from error
-    found = content_digest(table)
-    if found != file.digest:
-        difference = f"content {found[:12]}…, expected {file.digest[:12]}…"
+    digest = content_digest(table)
+    if digest != file.digest:
+        difference = f"content {digest[:12]}…, expected {file.digest[:12]}…"
         raise DataError(f"{path} is not the published data set ({difference}): {advice}")
     return table
 
@@ -178,16 +180,14 @@ def _fetch(file: _File) -> pd.DataFrame:
     return into_cache(name, content, lambda path: _checked(file, path), url=file.url, page=file.page)
 
 
-def _expect(name: str, found: tuple[int, int], expected: tuple[int, int]) -> None:
-    if found != expected:
-        raise DataError(f"{name}: expected counts {expected}, got {found}: the data or a library's split has changed")
+def _expect(name: str, counts: tuple[int, int], expected: tuple[int, int]) -> None:
+    if counts != expected:
+        raise DataError(f"{name}: expected counts {expected}, got {counts}: the data or a library's split has changed")
 
 
 def _read_adult(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
     columns = [a.name for a in public_schema("adult").attributes]
     text = path.read_text(encoding="ascii").replace(".\n", "\n")
     body = "\n".join(line for line in text.splitlines() if line and not line.startswith("|"))
@@ -197,14 +197,12 @@ def _read_adult(path: Path) -> pd.DataFrame:
 def _read_heart(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path, sep=";")
+    return pd.read_csv(path, sep=";")
 
 
 def _read_credit(path: Path) -> pd.DataFrame:
     import pandas as pd
 
-    if path.suffix == ".parquet":
-        return pd.read_parquet(path)
     return pd.read_csv(path).rename(columns={"Unnamed: 0": "index"})
 
 

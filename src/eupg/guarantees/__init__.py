@@ -1,7 +1,7 @@
 """The one hierarchy of claims: exact, k-anonymous, differentially private, certified unlearning, or nothing.
 
-Mechanisms and unlearning methods state their claims with these classes. Certificates read the same classes back from
-JSON, strictly. Importing this package needs the standard library alone.
+Mechanisms and unlearning methods state their claims with these classes, and certificates read the same classes back
+from JSON. Importing this package needs only the standard library; reading JSON imports pydantic.
 """
 
 from eupg.guarantees.differential_privacy import DifferentiallyPrivate

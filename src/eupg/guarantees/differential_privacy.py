@@ -6,13 +6,13 @@ import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from eupg.guarantees.guarantee import Guarantee, Neighbours, Unit, both, check_budget, check_records, empty_budget
+from eupg.guarantees.guarantee import BudgetGuarantee, Guarantee, Neighbours, Unit, check_records
 from eupg.guarantees.no_guarantee import NoGuarantee
-from eupg.guarantees.wording import attributes, factor, power, weakness
+from eupg.guarantees.wording import attributes, factor, power, secret_numbers, weakness
 
 
 @dataclass(frozen=True, kw_only=True)
-class DifferentiallyPrivate(Guarantee):
+class DifferentiallyPrivate(BudgetGuarantee):
     """(ε, δ)-differential privacy for one record or one person.
 
     Examples
@@ -22,14 +22,13 @@ class DifferentiallyPrivate(Guarantee):
     """
 
     notion: ClassVar[str] = "differential privacy"
-    epsilon: float
     delta: float = 0.0
     records: int = 1
     unit: Unit = Unit.RECORD
     neighbours: Neighbours = Neighbours.SUBSTITUTION
 
     def __post_init__(self) -> None:
-        check_budget(self.epsilon, self.delta)
+        super().__post_init__()
         check_records(self.records)
 
     def _at_least(self, other: DifferentiallyPrivate) -> bool:
@@ -52,57 +51,46 @@ class DifferentiallyPrivate(Guarantee):
         return replace(self, epsilon=records * self.epsilon, delta=delta, records=records * self.records)
 
     def for_part(self) -> DifferentiallyPrivate:
-        """Return the claim for records of a person who stays: taken out with all, and put back with the others."""
+        """Return the claim for some records of a person who stays: all are removed, and the others added back."""
         if self.unit is not Unit.PERSON or self.neighbours is not Neighbours.ADD_OR_REMOVE:
             return self
         delta = min(1.0, (1 + math.exp(min(self.epsilon, 700.0))) * self.delta)
         return replace(self, epsilon=2 * self.epsilon, delta=delta, neighbours=Neighbours.ALTERED)
 
     def compose(self, other: Guarantee) -> Guarantee:
-        """Return what holds for two releases: budgets add up, on the attributes both cover."""
+        """Return what holds for two releases: budgets add up, on the attributes that both cover."""
         if not isinstance(other, DifferentiallyPrivate):
             return other.compose(self)
         if (self.unit, self.neighbours, self.records) != (other.unit, other.neighbours, other.records):
-            return NoGuarantee(why="the two releases speak of different units", seeded=self.seeded or other.seeded)
-        return replace(
-            self,
-            epsilon=self.epsilon + other.epsilon,
-            delta=min(1.0, self.delta + other.delta),
-            covers=tuple(a for a in self.covers if a in other.covers),
-            leaves_open=both(self.leaves_open, other.leaves_open),
-            caveats=both(self.caveats, other.caveats),
-            seeded=self.seeded or other.seeded,
-        )
-
-    def _core(self) -> str:
-        budget = f"ε={self.epsilon:g}" + (f", δ={self.delta:g}" if self.delta else "")
-        spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
-        return (
-            f"Differential privacy ({budget}): {self._compared()}, no outcome of the release becomes more than "
-            f"{power(self.epsilon)} times as likely{spare} (neighbours: {self.neighbours}; one "
-            f"unit is a {self.unit})."
-        )
-
-    def _compared(self) -> str:
-        on, several = f"on {attributes(self.covers)}", self.records > 1
-        if self.neighbours is Neighbours.ADD_OR_REMOVE:
-            who = f"{self.records} records of a forgotten person were" if several else f"a {self.unit} was"
-            return f"whether {who} there or not, with whatever values {on}"
-        if self.neighbours is Neighbours.ALTERED:
-            return (
-                f"whether the forgotten records of a {self.unit} who stays were there or not, with whatever values {on}"
-            )
-        whose = (
-            f"the values of a forgotten person's {self.records} records"
-            if several
-            else f"a forgotten {self.unit}'s values"
-        )
-        return f"whatever {whose} {on} were"
+            return NoGuarantee(why="the two claims are about different units", seeded=self.seeded or other.seeded)
+        return self._add(other)
 
     @property
     def covers_presence(self) -> bool:
         """Whether the claim compares with a table in which the erased records never were."""
         return self.neighbours is not Neighbours.SUBSTITUTION
+
+    def _core(self) -> str:
+        budget = f"ε={self.epsilon:g}" + (f", δ={self.delta:g}" if self.delta else "")
+        return (
+            f"Differential privacy ({budget}): {self._compared()}, no outcome of the protected computation becomes "
+            f"more than {power(self.epsilon)} times as likely{self._spare()} (neighbours: {self.neighbours}; one "
+            f"unit is a {self.unit})."
+        )
+
+    def _compared(self) -> str:
+        several, on = self.records > 1, f"on {attributes(self.covers)}"
+        if self.neighbours is Neighbours.ADD_OR_REMOVE:
+            who = f"{self.records} records of a forgotten person were" if several else f"a {self.unit} was"
+            return f"whether or not {who} in the data, whatever the values {on}"
+        if self.neighbours is Neighbours.ALTERED:
+            who = f"the forgotten records of a {self.unit} who stays were"
+            return f"whether or not {who} in the data, whatever the values {on}"
+        whose = f"person's {self.records} records" if several else self.unit
+        return f"whatever the values of a forgotten {whose} {on}"
+
+    def _short(self) -> str:
+        return f"ε={self.epsilon:g}" + (f", δ={self.delta:g}" if self.delta else "") + f" per {self.unit}"
 
     def strength(self, asked: Unit = Unit.RECORD) -> str:
         """Name ε, and whether it is that of a person or of the erased records."""
@@ -110,30 +98,24 @@ class DifferentiallyPrivate(Guarantee):
         whose = "1 record" if self.records == 1 else f"{self.records} records together"
         if self.unit is Unit.PERSON:
             part = self.neighbours is Neighbours.ALTERED
-            whose = "the erased ones of a person who keeps others" if part else "however many records"
+            whose = "the erased records of a person who keeps others" if part else "any number of records"
         return f"{self._level(asked)}-level ε = {self.epsilon:g}{spare} ({whose})"
 
     def plain_words(self, asked: Unit = Unit.RECORD) -> str:
         """Say what was hidden by noise, and how much can still be learnt."""
-        whose = self._whose(asked)
-        spare = f", but for an added probability of {self.delta:g}" if self.delta else ""
+        times = f"more than {factor(self.epsilon)} times as likely"
+        end = f"{self._spare()} (ε = {self.epsilon:g} {self._whose(asked)}).{weakness(self.epsilon)}"
         if self.covers_presence:
             return (
-                "The model now in use starts again from one that was made under differential privacy: noise was added "
-                "to everything that was taken from the records. Nothing which that model shows is more than "
-                f"{factor(self.epsilon)} times as likely, or as unlikely, as if the erased records had never been "
-                f"there{spare} (ε = {self.epsilon:g} {whose}).{weakness(self.epsilon)}"
+                "All that the model now in use knows of the erased records was learnt under differential privacy: "
+                f"noise was added to everything that was taken from the records. No outcome of this is {times}, or as "
+                f"unlikely, as it would be if the erased records had never been in the data{end}"
             )
         return (
-            "The model now in use starts again from one that only ever saw a protected copy of the data, in which "
-            "every covered value was drawn anew at random. Whatever the erased values were, nothing that copy shows "
-            f"became more than {factor(self.epsilon)} times as likely because of them{spare} "
-            f"(ε = {self.epsilon:g} {whose}).{weakness(self.epsilon)}"
+            "All that the model now in use knows of the erased records comes from a protected copy of the data, in "
+            "which every covered value was drawn anew at random. Whatever the erased values were, they made no content "
+            f"of that copy {times}{end}"
         )
-
-    def why_empty(self) -> str | None:
-        """Say that δ = 1 promises nothing."""
-        return empty_budget(self.delta)
 
     def _level(self, asked: Unit) -> Unit:
         """Tell whose ε it is: a person's claim is about records only where the person keeps others."""
@@ -149,12 +131,11 @@ class DifferentiallyPrivate(Guarantee):
         return "for the erased record" if self.records == 1 else f"for {self.records} erased records together"
 
     def _secret(self) -> tuple[str, ...]:
-        what = "base model" if self.covers_presence else "protected copy"
-        return (f"The random numbers behind the {what} are secret: drawn from the system, stored nowhere.",)
+        return (secret_numbers("base model" if self.covers_presence else "protected copy"),)
 
     def _assumed(self) -> tuple[str, ...]:
-        exact = f", and so is every value of {', '.join(self.leaves_open)}" if self.leaves_open else ""
+        unchanged = f", and so is every value of {', '.join(self.leaves_open)}" if self.leaves_open else ""
         number = "The number of records is public and exact"
         if self.covers_presence:
-            number = "The claim is about the model: the number of records, noted exactly, is outside it"
-        return (f"{number}{exact}.",)
+            number = "The claim is about the model; it does not cover the number of records, which is recorded exactly"
+        return (f"{number}{unchanged}.",)

@@ -15,7 +15,7 @@ class Exact(Guarantee):
     notion: ClassVar[str] = "exact"
 
     def implies(self, other: Guarantee) -> bool:
-        """Tell that having no influence at all implies every claim with the same or more caveats."""
+        """Tell whether the other claim has the same caveats or more: having no influence implies every such claim."""
         return set(self.caveats) <= set(other.caveats)
 
     def _at_least(self, other: Exact) -> bool:
@@ -34,13 +34,13 @@ class Exact(Guarantee):
         return "Exact: the model was trained without the forgotten records, and nothing computed from them is left."
 
     def strength(self, asked: Unit = Unit.RECORD) -> str:
-        """Say that nothing is left over."""
+        """Say that nothing is left."""
         return "exact"
 
     def plain_words(self, asked: Unit = Unit.RECORD) -> str:
-        """Say that the model owes the records nothing."""
-        but = ", but for what narrows the claim below" if self.caveats else ""
+        """Say that the model contains nothing of the records."""
+        limits = ", except for what limits the claim below" if self.caveats else ""
         return (
-            "The model now in use was trained without the erased records, and nothing in it was computed from "
-            f"them{but}. It is a model that could have come about had they never been there."
+            "The model now in use is one that the same training could have produced if the erased records had never "
+            f"been in the data{limits}. Nothing that was learnt from them is left in it."
         )

@@ -1,29 +1,27 @@
-"""What every guarantee is: what it covers, what narrows it, how two of them compare, how it reads, and its JSON.
+"""What every guarantee has in common: coverage, caveats, comparison, words and JSON.
 
-A guarantee says what it covers, its unit (a record or a person), which data sets count as neighbours, and what it
-leaves open. It is known before any record is seen. ``docs/guarantees.md`` holds the proof behind each class.
+A guarantee names the attributes it covers, its unit (a record or a person), which data sets count as neighbours, and
+what it leaves open. It is known before any record is seen. ``docs/guarantees.md`` holds the proof behind each class.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, ClassVar, Self, TypeVar
 
 from eupg.errors import ParameterError
 from eupg.guarantees.wording import REQUESTS_APART, SEEDED, as_sentence
-from eupg.strict import check_keys, checked, field_kinds, optional_fields
 
 G = TypeVar("G", bound="Guarantee")
 _NO_RELATION = (
-    "No relation between erased and retained records is known; near-duplicates are counted, relatives are not."
+    "No relation between erased and retained records is known; near-duplicates were counted, relatives were not."
 )
 _CHOSEN_UNSEEN = (
-    "Schema, method and settings were chosen without looking at the records, but for what is listed as read from the "
-    "data, or as not covered."
+    "The schema, method and settings were chosen without looking at the records, except where they are listed as read "
+    "from the data or as not covered."
 )
 
 
@@ -49,15 +47,16 @@ class Guarantee(ABC):
     Parameters
     ----------
     covers
-        The attributes the claim speaks about.
+        The attributes that the claim covers.
     leaves_open
-        Attributes that are released as they are.
+        Attributes that are released unchanged.
     caveats
         Sentences that narrow the claim, such as bounds that were read from the data.
     seeded
         True when the randomness can be repeated from a known seed: then nothing is private.
     """
 
+    __pydantic_config__: ClassVar[dict[str, Any]] = {"strict": True, "extra": "forbid"}
     notion: ClassVar[str]
     covers: tuple[str, ...] = ()
     leaves_open: tuple[str, ...] = ()
@@ -73,11 +72,11 @@ class Guarantee(ABC):
         """Return the claim for someone with that many records (group privacy)."""
 
     def for_part(self) -> Guarantee:
-        """Return the claim for records of a person who stays: who keeps others that were released with them."""
+        """Return the claim for some records of a person whose other released records are retained."""
         return self
 
     def narrowed(self, caveat: str) -> Self:
-        """Return the same claim with one more sentence that narrows it; a sentence it has already is not repeated."""
+        """Return the same claim with one more caveat; one that it already has is not repeated."""
         # It comes first, where it is read: lists of what was read from the data can be long.
         return replace(self, caveats=both((caveat,), self.caveats))
 
@@ -85,12 +84,8 @@ class Guarantee(ABC):
     def compose(self, other: Guarantee) -> Guarantee:
         """Return what holds when both releases of the same records are seen together."""
 
-    @abstractmethod
-    def _core(self) -> str:
-        """Say the claim itself in plain words."""
-
     def implies(self, other: Guarantee) -> bool:
-        """Tell whether whoever has this claim also has the other: a partial order, no across notions."""
+        """Tell whether this claim includes the other: a partial order, False across notions."""
         return (
             type(self) is type(other)
             and self._at_least(other)
@@ -99,11 +94,19 @@ class Guarantee(ABC):
             and self.seeded <= other.seeded
         )
 
+    @property
+    def label(self) -> str:
+        """The claim in a few words, for a column of a table or a point of a figure."""
+        if not self.leaves_open:
+            return self._short()
+        names = self.leaves_open[0] if len(self.leaves_open) == 1 else f"{len(self.leaves_open)} attributes"
+        return f"{self._short()}, {names} not covered"
+
     def sentence(self) -> str:
-        """Say the claim in plain words, with everything that narrows it."""
+        """Return the claim in words, with everything that narrows it."""
         parts = [self._core()]
         if self.leaves_open:
-            parts.append(f"Not covered, kept as it is: {', '.join(self.leaves_open)}.")
+            parts.append(f"Released unchanged, so not covered: {', '.join(self.leaves_open)}.")
         parts += self._measured()
         parts += map(as_sentence, self.caveats)
         if self.seeded:
@@ -112,86 +115,61 @@ class Guarantee(ABC):
 
     @abstractmethod
     def strength(self, asked: Unit = Unit.RECORD) -> str:
-        """Say how strong the claim is, in a few words and numbers, for the unit that the request asked for."""
+        """Return the strength of the claim in a few words and numbers, for the unit named in the request."""
 
     @abstractmethod
     def plain_words(self, asked: Unit = Unit.RECORD) -> str:
-        """Say what now holds for the unit that the request asked for, to someone who never heard of the method."""
+        """Say what now holds for the unit named in the request, to a reader who does not know the method."""
 
     def why_empty(self) -> str | None:
         """Say why the claim promises nothing and what to do instead; None where it promises something."""
         return None
 
     def assumptions(self, *, seeded: bool) -> tuple[str, ...]:
-        """Return what the claim takes for granted.
-
-        ``seeded`` tells whether any randomness of the run can be repeated.
-        """
+        """Return the assumptions of the claim; ``seeded`` tells whether any randomness of the run can be repeated."""
         first = (SEEDED,) if seeded else ()
         requests = (as_sentence(REQUESTS_APART),) if REQUESTS_APART in self.caveats else ()
         secret = () if seeded else self._secret()
         return (*first, _NO_RELATION, *requests, _CHOSEN_UNSEEN, *secret, *self._assumed())
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values that :func:`eupg.guarantees.guarantee_from_json` reads back; None is left out."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {"notion": self.notion} | {
+            name: list(value) if isinstance(value, tuple) else str(value) if isinstance(value, StrEnum) else value
+            for name, value in values.items()
+            if value is not None
+        }
+
+    @abstractmethod
+    def _core(self) -> str:
+        """State the claim itself."""
+
+    def _short(self) -> str:
+        return self.notion
+
+    def _measured(self) -> list[str]:
+        """Return measurements of the release that bear on the claim; none for most notions."""
+        return []
 
     def _secret(self) -> tuple[str, ...]:
         """Say which random numbers have to stay secret; nothing for a claim that rests on none."""
         return ()
 
     def _assumed(self) -> tuple[str, ...]:
-        """Say what this notion alone takes for granted."""
+        """Return what only this notion assumes."""
         return ()
-
-    def _measured(self) -> list[str]:
-        """Say what was measured when the release was made and bears on the claim; nothing for most notions."""
-        return []
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values that :func:`eupg.guarantees.guarantee_from_json` reads back."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"notion": self.notion} | {
-            k: list(v) if isinstance(v, tuple) else str(v) if isinstance(v, StrEnum) else v for k, v in values.items()
-        }
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any], *, where: str = "claim") -> Self:
-        """Read a guarantee of this notion; a field that is missing, unknown or malformed is refused with its place."""
-        kinds = cls._json_kinds()
-        check_keys(values, {"notion", *kinds}, where, optional=optional_fields(cls))
-        if values["notion"] != cls.notion:
-            raise ParameterError(f"{where}.notion: expected {cls.notion!r}, found {values['notion']!r}")
-        read = {name: checked(values[name], kind, f"{where}.{name}") for name, kind in kinds.items() if name in values}
-        try:
-            return cls(**cls._arguments(read))
-        except ParameterError as error:
-            raise ParameterError(f"{where}: {error}") from error
-
-    @classmethod
-    def _json_kinds(cls) -> dict[str, Any]:
-        """Return the type that each field has in JSON."""
-        return field_kinds(cls)
-
-    @classmethod
-    def _arguments(cls, read: dict[str, Any]) -> dict[str, Any]:
-        """Return the parameters of the class from the values that were read."""
-        return read
 
 
 def both(first: tuple[str, ...], second: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what either of two lists holds, each once."""
+    """Return the entries of two lists, each once."""
     return tuple(dict.fromkeys((*first, *second)))
 
 
 def assuming(claim: G, sentence: str, *, needed: bool) -> G:
     """Return the claim with this sentence among its caveats where it is needed, and without it where it is not."""
-    others = tuple(c for c in claim.caveats if c != sentence)
+    others = tuple(caveat for caveat in claim.caveats if caveat != sentence)
     return replace(claim, caveats=(*others, sentence) if needed else others)
-
-
-def check_budget(epsilon: float, delta: float) -> None:
-    """Refuse numbers that are not an (ε, δ)."""
-    if not (math.isfinite(epsilon) and epsilon >= 0):
-        raise ParameterError(f"epsilon must be a finite number of at least 0, got {epsilon!r}")
-    if not 0 <= delta <= 1:
-        raise ParameterError(f"delta must lie between 0 and 1, got {delta!r}")
 
 
 def check_records(records: int) -> None:
@@ -200,6 +178,34 @@ def check_records(records: int) -> None:
         raise ParameterError(f"a person has at least one record, got {records}")
 
 
-def empty_budget(delta: float) -> str | None:
-    """Say why a budget promises nothing; None where it promises something."""
-    return "δ=1 says nothing: lower δ, or retrain without the records" if delta == 1 else None
+@dataclass(frozen=True, kw_only=True)
+class BudgetGuarantee(Guarantee):
+    """A claim whose strength is a budget (ε, δ)."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise ParameterError(f"epsilon must be a finite number of at least 0, got {self.epsilon!r}")
+        if not 0 <= self.delta <= 1:
+            raise ParameterError(f"delta must lie between 0 and 1, got {self.delta!r}")
+
+    def why_empty(self) -> str | None:
+        """Say that δ = 1 promises nothing."""
+        return "δ=1 says nothing: lower δ, or retrain without the records" if self.delta == 1 else None
+
+    def _add(self, other: Self) -> Self:
+        """Return what holds for two releases: budgets add up, on the attributes that both cover."""
+        return replace(
+            self,
+            epsilon=self.epsilon + other.epsilon,
+            delta=min(1.0, self.delta + other.delta),
+            covers=tuple(name for name in self.covers if name in other.covers),
+            leaves_open=both(self.leaves_open, other.leaves_open),
+            caveats=both(self.caveats, other.caveats),
+            seeded=self.seeded or other.seeded,
+        )
+
+    def _spare(self) -> str:
+        return f", apart from an added probability of {self.delta:g}" if self.delta else ""

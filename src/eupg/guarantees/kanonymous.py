@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from eupg.errors import ParameterError
 from eupg.guarantees.exact import Exact
 from eupg.guarantees.guarantee import Guarantee, Unit, check_records
 from eupg.guarantees.no_guarantee import NoGuarantee
-from eupg.guarantees.wording import attributes, percent
+from eupg.guarantees.wording import attributes, percent, secret_numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,13 +20,13 @@ class KAnonymous(Guarantee):
     Parameters
     ----------
     k
-        Smallest group.
+        Size of the smallest group.
     records
-        How many records of one person the claim speaks of.
+        Number of records of one person that the claim is about.
     shared
-        For each attribute that is left open, the share of all released records whose group has one value of it only:
-        whoever learns the group of such a record learns the value. Measured when the release is made, None before. It
-        is a figure of the whole release and no part of the claim, so that it does not count when claims are compared.
+        For each attribute that is released unchanged, the share of all released records whose group has only one value
+        of it: anyone who learns the group of such a record learns the value. Measured when the release is made, None
+        before. It describes the whole release and is not part of the claim, so it is ignored when claims are compared.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class KAnonymous(Guarantee):
     notion: ClassVar[str] = "probabilistic k-anonymity"
     k: int
     records: int = 1
-    shared: tuple[tuple[str, float], ...] | None = field(default=None, compare=False)
+    shared: Mapping[str, float] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if isinstance(self.k, bool) or not isinstance(self.k, int) or self.k < 2:
@@ -50,12 +50,12 @@ class KAnonymous(Guarantee):
         return min(1.0, self.records / self.k)
 
     def _at_least(self, other: KAnonymous) -> bool:
-        # For more records than this claim speaks of, it is used several times over.
+        # For more records than this claim is about, it is used several times over.
         times = -(-other.records // self.records)
         return times * self.records * other.k <= other.records * self.k or other.bound >= 1
 
     def for_person(self, records: int) -> KAnonymous:
-        """Return the claim for someone with that many records: the chances add up, at most."""
+        """Return the claim for someone with that many records: the probabilities add up, at most."""
         check_records(records)
         return replace(self, records=self.records * records)
 
@@ -68,51 +68,43 @@ class KAnonymous(Guarantee):
             seeded=self.seeded or other.seeded,
         )
 
-    def _measured(self) -> list[str]:
-        if not self.shared:
-            return []
-        values = ", ".join(f"{name} {percent(share)}" for name, share in self.shared)
-        return [
-            "Measured on the whole release, the share of records whose group has one value only, which whoever learns "
-            f"the group learns too: {values}."
-        ]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain values; what was not measured is left out."""
-        plain = super().to_json()
-        del plain["shared"]
-        return plain if self.shared is None else plain | {"shared": dict(self.shared)}
-
-    @classmethod
-    def _json_kinds(cls) -> dict[str, Any]:
-        return super()._json_kinds() | {"shared": Mapping[str, float] | None}
-
-    @classmethod
-    def _arguments(cls, read: dict[str, Any]) -> dict[str, Any]:
-        shared = read.get("shared")
-        return read | {"shared": None if shared is None else tuple(shared.items())}
-
     def _core(self) -> str:
         whose = "a forgotten record" if self.records == 1 else f"any of a forgotten person's {self.records} records"
         chance = f"{self.records}/{self.k}" if self.bound < 1 else "1, so nothing is claimed"
         return (
-            f"Probabilistic k-anonymity (k={self.k}): whoever sees the model links {whose} to its released row, by "
-            f"{attributes(self.covers)}, with probability at most {chance}. It bounds linking, not membership and "
-            "not what group-mates share, and assumes an adversary who knows neither a group-mate's record, nor what is "
-            "kept as it is, nor how the two go together."
+            f"Probabilistic k-anonymity (k={self.k}): anyone who sees the model can link {whose} to its released row, "
+            f"by {attributes(self.covers)}, with probability at most {chance}. This bounds linking; it covers neither "
+            "membership nor values that a whole group shares. It assumes an adversary who does not know the other "
+            "records of the group, the attributes released unchanged, or how these relate to the covered ones."
         )
+
+    def _short(self) -> str:
+        words = f"linking ≤ {self.records}/{self.k}"
+        if not self.shared:
+            return words
+        name, share = max(self.shared.items(), key=lambda item: item[1])
+        return f"{words}, {name} shared in the group by {percent(share)}"
+
+    def _measured(self) -> list[str]:
+        if not self.shared:
+            return []
+        values = ", ".join(f"{name} {percent(share)}" for name, share in self.shared.items())
+        return [
+            "Measured: share of all released records whose group has only one value, which anyone who learns the "
+            f"group learns too: {values}."
+        ]
 
     def strength(self, asked: Unit = Unit.RECORD) -> str:
         """Name k and the bound for the erased records together."""
         return f"k = {self.k}, linked with probability at most {self.records}/{self.k}"
 
     def plain_words(self, asked: Unit = Unit.RECORD) -> str:
-        """Say what was mixed, and what chance remains."""
+        """Say what was shuffled, and what probability remains."""
         whose = "the erased record" if self.records == 1 else f"any of the {self.records} erased records"
         return (
-            "The model now in use starts again from one that only ever saw a protected copy of the data, in which the "
-            f"values of at least {self.k} similar records at a time were mixed. Under the assumptions below, "
-            f"someone who sees the model links {whose} to its row of that copy with a chance of at most "
+            "All that the model now in use knows of the erased records comes from a protected copy of the data, in "
+            f"which values were shuffled among at least {self.k} similar records at a time. Under the assumptions "
+            f"below, someone who sees the model can link {whose} to its row of that copy with a probability of at most "
             f"{self.records} in {self.k}."
         )
 
@@ -121,15 +113,16 @@ class KAnonymous(Guarantee):
         if self.bound < 1:
             return None
         return (
-            f"{self.records} records of one person under k={self.k} leave a bound of 1, which says nothing: "
+            f"{self.records} records of one person under k={self.k} give a bound of 1, which says nothing: "
             "train with a larger k, or retrain without the records"
         )
 
     def _secret(self) -> tuple[str, ...]:
-        return ("The random numbers behind the protected copy are secret: drawn from the system, stored nowhere.",)
+        return (secret_numbers("protected copy"),)
 
     def _assumed(self) -> tuple[str, ...]:
         return (
-            "Permutations are uniform and independent, groups have at least k records and rows are shuffled; the "
-            "adversary knows neither the group-mates' records nor what is kept as it is, nor how the two go together.",
+            "Permutations are uniform and independent, groups have at least k records, and rows are shuffled. The "
+            "adversary does not know the other records of the group, the attributes released unchanged, or how these "
+            "relate to the covered ones.",
         )

@@ -10,7 +10,7 @@ from eupg.guarantees.guarantee import Guarantee, Unit, check_records
 
 @dataclass(frozen=True, kw_only=True)
 class NoGuarantee(Guarantee):
-    """Nothing is claimed; ``why`` says the reason."""
+    """Nothing is claimed; ``why`` gives the reason."""
 
     notion: ClassVar[str] = "none"
     why: str = "the records were used as they are"
@@ -24,14 +24,14 @@ class NoGuarantee(Guarantee):
         return self
 
     def compose(self, other: Guarantee) -> Guarantee:
-        """Return this claim: nothing cannot become more."""
+        """Return this claim: another release adds nothing to it."""
         return replace(self, seeded=self.seeded or other.seeded)
 
     def _core(self) -> str:
         return f"No guarantee: {self.why}."
 
     def strength(self, asked: Unit = Unit.RECORD) -> str:
-        """Say that there is nothing to measure a strength of."""
+        """Say that there is none."""
         return "no guarantee"
 
     def plain_words(self, asked: Unit = Unit.RECORD) -> str:

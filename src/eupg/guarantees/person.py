@@ -1,7 +1,6 @@
-"""What is claimed for one person, from how their records took part in the releases.
+"""The claim for one person, from how their records took part in the releases.
 
-This is the only place that answers the question. The histories differ (a model in memory knows one release, a workspace
-knows all of them), the answer does not.
+Only this module computes it, from the one release of a model in memory or from all releases of a workspace.
 """
 
 from __future__ import annotations
@@ -18,19 +17,17 @@ from eupg.guarantees.wording import REQUESTS_APART, others_kept
 
 @dataclass(frozen=True, kw_only=True)
 class Involvement:
-    """How the records of one person took part, as it stands once the records in question are forgotten.
+    """How the records of one person took part, once the records in question are forgotten.
 
     Parameters
     ----------
     released
-        For each release, how many forgotten records of the person it holds, those forgotten earlier included.
-    others
-        How many records of the person are kept.
-    stays
-        Whether any of those that are kept was released.
+        The number of the person's forgotten records in each release, including those forgotten earlier.
+    others, stays
+        The number of the person's records that are kept, and whether any of these was released.
     seen_raw
-        Whether a model fitted on the person's records may have shown them, so that it has to be assumed that nobody
-        chose a request by looking at it.
+        Whether a model was fitted on the person's records. If so, the claim assumes that nobody chose a request by
+        looking at that model.
     """
 
     released: tuple[int, ...]
@@ -46,18 +43,16 @@ def claim_for_person(
     caveats: tuple[str, ...] = (),
     of_method: tuple[str, ...] = (),
 ) -> Guarantee:
-    """Return what holds for a person once the records in question are forgotten.
+    """Return the claim for a person once the records in question are forgotten.
 
     Parameters
     ----------
     person
         How the person's records took part.
     claims
-        What each release claims for one of its records, in the order of ``person.released``.
-    caveats
-        What narrows the claim for someone who was in no release.
-    of_method
-        What narrows every claim of the method.
+        The claim of each release for one of its records, in the order of ``person.released``.
+    caveats, of_method
+        Caveats of the claim for someone who was in no release, and of every claim of the method.
 
     Examples
     --------
@@ -79,12 +74,12 @@ def claim_for_person(
 
 
 def _of_releases(person: Involvement, claims: Sequence[Guarantee]) -> Guarantee | None:
-    """Return what the releases that hold the person's records claim together; None where none of them does."""
+    """Return the joint claim of the releases that hold the person's records; None where none of them does."""
     involved = [claim.for_person(n) for n, claim in zip(person.released, claims, strict=True) if n]
     if person.stays:
         involved = [claim.for_part() for claim in involved]
     if len(set(person.released) - {0}) > 1:
-        # A release that holds fewer of their records changes in no more than those, whichever of them all change.
+        # All claims are stated for the largest number: a release with fewer of the records changes in those at most.
         involved = [_about(claim, max(person.released)) for claim in involved]
     return reduce(lambda one, other: one.compose(other), involved) if involved else None
 

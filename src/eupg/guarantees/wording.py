@@ -1,23 +1,24 @@
-"""The words that claims share: the caveats many of them carry, and how numbers are written for a person to read."""
+"""The words that claims share: caveats that many of them carry, and how numbers are written."""
 
 from __future__ import annotations
 
 import math
 
-# Certificates list this among their assumptions, in the same words.
+# This caveat and the next are recognised by their words in claims that ledgers and certificates hold: keep the words.
+# Certificates list it among their assumptions.
 REQUESTS_APART = (
     "it is assumed that no erasure request was chosen by looking at a model fitted on these records: such a choice can "
     "carry what that model showed into the newest one"
 )
-# What every claim says where a table does not tell which records belong to one person.
+# The caveat of every claim about a table that does not name people.
 NO_PERSON = (
     "the claim is record-level: no column names the person, so that each record counts as a person of its own, and "
     "other records of the same person are not known here"
 )
 SEEDED = "Reproducible run, not private: whoever knows the seed can undo the protection."
-# The largest ε whose factor e^ε is written as a number: beyond it the number would overflow.
+# From this ε on, the factor e^ε would overflow as a number and is written as a power.
 _LARGEST_WRITTEN = 700.0
-# From here on the factor e^ε is no longer a promise anyone would lean on.
+# Above this ε, the factor e^ε is too large to rely on.
 _WEAK_EPSILON = math.log(100)
 
 
@@ -27,14 +28,14 @@ def as_sentence(caveat: str) -> str:
 
 
 def others_kept(records: int) -> str:
-    """Return the caveat of a claim about records of a person of whom so many others are kept."""
+    """Return the caveat of a claim about some records of a person whose other records are kept."""
     others = "1 other record" if records == 1 else f"{records} other records"
     are = "is" if records == 1 else "are"
     return f"the claim is record-level: it is about the forgotten records, while {others} of the same person {are} kept"
 
 
 def percent(share: float) -> str:
-    """Write a share in whole percent, without turning a few into none or most into all.
+    """Write a share in whole percent, without rounding a few to none or most to all.
 
     Examples
     --------
@@ -54,7 +55,7 @@ def attributes(names: tuple[str, ...]) -> str:
 
 
 def factor(epsilon: float) -> str:
-    """Write e^ε as a number, or as a power where the number is beyond what a person reads.
+    """Write e^ε as a number, or as a power where the number would overflow.
 
     Examples
     --------
@@ -65,7 +66,7 @@ def factor(epsilon: float) -> str:
 
 
 def power(epsilon: float, *, digits: int = 6) -> str:
-    """Write e^ε as a power, and as a number too unless that is beyond what a person reads.
+    """Write e^ε as a power, followed by the number where :func:`factor` writes one.
 
     Examples
     --------
@@ -77,5 +78,12 @@ def power(epsilon: float, *, digits: int = 6) -> str:
 
 
 def weakness(epsilon: float) -> str:
-    """Say that a factor of e^ε promises little where it is so large; nothing otherwise."""
+    """Return a warning where the factor e^ε is so large that it promises little; otherwise nothing."""
     return " A factor this large promises little." if epsilon > _WEAK_EPSILON else ""
+
+
+def secret_numbers(source: str) -> str:
+    """Return the assumption that nobody knows the random numbers behind a model or copy."""
+    return (
+        f"The random numbers behind the {source} are secret: they came from the operating system and were not stored."
+    )

@@ -1,9 +1,9 @@
 """How much noise a private training needs: the accounting of Gaussian noise on Poisson samples.
 
-Each step draws every unit (a record or a person) by itself with the same chance, adds what the drawn ones say, at most
-1 in norm for each, and adds normal noise. What many such steps reveal together is a distribution of privacy losses,
-composed numerically (Koskela et al. 2020; Doroshenko et al. 2022) and rounded towards more loss throughout, for a unit
-that is added as for one that is removed. ``docs/guarantees.md`` holds the argument.
+Each step draws every unit (a record or a person) independently with the same probability, sums the contributions of
+the drawn units, each of norm at most 1, and adds normal noise. The privacy losses of many such steps are composed
+numerically (Koskela et al. 2020; Doroshenko et al. 2022) and always rounded towards more loss, for a unit that is added
+as for one that is removed. ``docs/guarantees.md`` holds the argument.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution
 
 from eupg.errors import ParameterError
-from eupg.learn.noisy import gaussian_ratio
+from eupg.learn.noisy_steps import gaussian_ratio
 
 # The grid of privacy losses: finer is tighter and slower, never less safe.
 _GRID = 1e-3
-# Noise is found to this relative width, and the upper end is taken.
+# The search ends at this relative width and takes the upper end.
 _WIDTH = 1e-3
-# The search begins with a guess and widens by this factor; below the least noise accounting is slow and of no use.
+# The search starts from a guess and widens by this factor; below the least noise accounting is slow and useless.
 _STRIDE = 1.2
 _LEAST = 0.2
 
 
 def sampled_epsilon(noise: float, delta: float, *, rate: float, steps: int) -> float:
-    """Return an ε that holds at ``delta`` for so many steps with noise of this spread.
+    """Return an ε that holds at ``delta`` for this many steps with noise of this spread.
 
     Examples
     --------
@@ -42,7 +42,7 @@ def least_noise(epsilon: float, delta: float, *, rate: float, steps: int) -> flo
     """Return the least spread of noise with which (ε, δ) holds, rounded up."""
     if not (0 < epsilon < math.inf and 0 < delta < 1 and 0 < rate <= 1 and steps >= 1):
         raise ParameterError(
-            f"expected ε above 0, δ between 0 and 1, a rate of at most 1 and a step or more, got {epsilon!r}, "
+            f"expected ε above 0, δ between 0 and 1, a rate of at most 1 and at least one step, got {epsilon!r}, "
             f"{delta!r}, {rate!r} and {steps!r}"
         )
     grid = _GRID * min(1.0, epsilon)
@@ -63,7 +63,7 @@ def least_noise(epsilon: float, delta: float, *, rate: float, steps: int) -> flo
 
 
 def _first_guess(epsilon: float, delta: float, rate: float, steps: int) -> float:
-    """Return about the noise that is needed: in the limit of many steps they are one Gaussian (Bu et al. 2020)."""
+    """Return roughly the noise that is needed: in the limit, many steps are one Gaussian (Bu et al. 2020)."""
     share = gaussian_ratio(epsilon, delta) / (rate * math.sqrt(steps))
     return max(_LEAST, 1 / math.sqrt(math.log1p(share**2)))
 

@@ -1,5 +1,5 @@
 """Stage 1, protect: records become a release whose guarantee survives any later computation."""
 
-from eupg.protect.microaggregation import mdav
+from eupg.lazy import attach
 
-__all__ = ["mdav"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,7 +1,7 @@
 """Public cells: every attribute as finitely many intervals or categories, fixed by the schema alone.
 
-Where a number has more grid points than cells, cells are equally wide, or grow in proportion to the distance from zero
-where the bounds span orders of magnitude (income, say): a heavy tail then keeps its shape.
+Where a number has more grid points than cells, cells are equally wide. Where its bounds span orders of magnitude
+(income, for example), cells grow in proportion to the distance from zero instead, so that a heavy tail keeps its shape.
 """
 
 from __future__ import annotations
@@ -21,14 +21,9 @@ _WIDE = 50
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The cells of one attribute, in order; the last one is that of a missing value, where the schema keeps it.
+    """The cells of one attribute, in order; the last one is for a missing value, where the schema keeps it.
 
-    Parameters
-    ----------
-    attribute
-        What the values mean.
-    starts
-        Each cell's first step on the public grid, and at the end the number of steps.
+    ``starts`` holds each cell's first step on the public grid and, at the end, the number of steps.
     """
 
     attribute: Attribute
@@ -36,15 +31,15 @@ class Cells:
 
     @classmethod
     def of(cls, attribute: Attribute, most: int) -> Cells:
-        """Cut an attribute into cells: categories each into their own, numbers into at most about ``most``."""
+        """Divide an attribute into cells: one per category, or at most about ``most`` for numbers."""
         if isinstance(attribute, Numeric):
             return cls(attribute, _cut(attribute, most))
         assert isinstance(attribute, Listed)
-        return cls(attribute, np.arange(len(attribute.categories) + 1))
+        return cls(attribute, np.arange(attribute.points + 1))
 
     @property
     def known(self) -> int:
-        """Number of cells, without that of a missing value."""
+        """Number of cells, without that for a missing value."""
         return len(self.starts) - 1
 
     @property
@@ -54,20 +49,16 @@ class Cells:
 
     @property
     def ordered(self) -> bool:
-        """Whether neighbouring cells are alike."""
+        """Whether neighbouring cells are similar."""
         return not isinstance(self.attribute, Categorical)
 
     def code(self, column: Column) -> Codes:
         """Return the cell of each value."""
-        empty = np.isnan(column)
-        steps, last = np.where(empty, 0.0, column), int(self.starts[-1]) - 1
-        if isinstance(self.attribute, Numeric):
-            steps = (steps - self.attribute.lower) / self.attribute.resolution
-            # The last point is the upper bound itself, which may be less than a full step from the one before.
-            whole = (self.attribute.upper - self.attribute.lower) / self.attribute.resolution
-            steps = np.where(steps > (last - 1 + whole) / 2, last, steps)
-        found = np.searchsorted(self.starts, np.clip(np.rint(steps), 0, last), side="right") - 1
-        return np.asarray(np.where(empty, self.known, found), dtype=np.int64)
+        empty, last = np.isnan(column), int(self.starts[-1]) - 1
+        steps = self.attribute.steps(column) if isinstance(self.attribute, Numeric) else column
+        steps = np.clip(np.rint(np.where(empty, 0.0, steps)), 0, last)
+        codes = np.searchsorted(self.starts, steps, side="right") - 1
+        return np.asarray(np.where(empty, self.known, codes), dtype=np.int64)
 
     def draw(self, codes: Codes, numbers: np.random.Generator) -> Column:
         """Return a value of the public grid for each cell, all of its steps equally likely."""
@@ -75,7 +66,7 @@ class Cells:
         at = np.where(empty, 0, codes)
         steps = numbers.integers(self.starts[at], self.starts[at + 1]).astype(np.float64)
         if isinstance(self.attribute, Numeric):
-            steps = np.minimum(self.attribute.lower + steps * self.attribute.resolution, self.attribute.upper)
+            steps = self.attribute.at(steps)
         return np.where(empty, np.nan, steps)
 
 

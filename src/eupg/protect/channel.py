@@ -1,8 +1,8 @@
 """Finite channels: local differential privacy that can be checked exactly, in whole numbers.
 
 Floating-point noise leaks through its lowest bits. Here every attribute has finitely many public values, and each
-input value owns a row of integer weights that sum to 2⁶³: the probability of an output is its weight over 2⁶³, with no
-rounding anywhere. A channel satisfies ε-local DP when no output's weights, over any two inputs, differ by more than a
+input value has a row of integer weights that sum to 2⁶³: the probability of an output is its weight over 2⁶³, without
+any rounding. A channel satisfies ε-local DP if the weights of each output, for any two inputs, differ by at most a
 factor e^ε. That is checked exhaustively, against a rational number just below e^ε, whenever a channel is built.
 """
 
@@ -12,8 +12,7 @@ import math
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
-from functools import cached_property
-from typing import Protocol
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,42 +20,25 @@ from numpy.typing import NDArray
 from eupg.data.attribute import MOST_POINTS
 from eupg.errors import ParameterError, PrivacyError
 from eupg.rng import Randomness
+from eupg.validation import check_positive
 
 Codes = NDArray[np.int64]
 Weights = NDArray[np.uint64]
 
 TOTAL = 2**63
-# Tables are built at a hair less than ε, so that rounding to integers cannot cross it.
-_HAIR = 1e-6
+# Tables are built for slightly less than ε, so that rounding to integers cannot cross it.
+_MARGIN = 1e-6
 _MOST_CATEGORIES = 2**12
-
-
-class Channel(Protocol):
-    """A randomised map from a finite set of inputs to the same set."""
-
-    @property
-    def epsilon(self) -> float:
-        """The claim this channel was checked against."""
-
-    @property
-    def size(self) -> int:
-        """Number of inputs and of outputs."""
-
-    def matrix(self) -> Weights:
-        """Return every weight: row = input, column = output."""
-
-    def sample(self, codes: Codes, rng: Randomness) -> Codes:
-        """Send each input through the channel."""
 
 
 @dataclass(frozen=True, eq=False)
 class LaplaceChannel:
     """Discrete Laplace noise on a grid, clamped to its ends.
 
-    ``noise[t]`` is the weight of moving by exactly ``t`` steps in one direction, its last entry that of moving so far
-    or farther; ``tail[t]`` is the weight of moving by ``t`` or more. Clamping gathers the tails at the two ends, so
-    input ``i`` has weights ``tail[i]`` (lowest output), ``noise[|j−i|]`` (inner outputs) and ``tail[size−1−i]``
-    (highest output).
+    ``noise[t]`` is the weight of moving by exactly ``t`` steps in one direction; its last entry is the weight of moving
+    that far or farther. ``tail[t]`` is the weight of moving by ``t`` or more. Clamping gathers the tails at the two
+    ends, so input ``i`` has weights ``tail[i]`` (lowest output), ``noise[|j−i|]`` (inner outputs) and
+    ``tail[size−1−i]`` (highest output).
     """
 
     size: int
@@ -71,18 +53,18 @@ class LaplaceChannel:
     @classmethod
     def build(cls, size: int, epsilon: float) -> LaplaceChannel:
         """Build and check the channel of ``size`` grid points."""
-        _check_epsilon(epsilon)
+        check_positive("epsilon", epsilon)
         if not 1 <= size <= MOST_POINTS:
             raise ParameterError(f"a grid has 1 to {MOST_POINTS} points, got {size}: declare a coarser resolution")
         if size == 1:
             return cls(1, epsilon, np.array([TOTAL], dtype=np.uint64))
-        rate = epsilon * (1 - _HAIR) / (size - 1)
+        rate = epsilon * (1 - _MARGIN) / (size - 1)
         # Two-sided geometric: moving by t steps one way has probability (1−q)/(1+q)·q^t, with q = e^−rate.
         centre = -math.expm1(-rate) / (1 + math.exp(-rate))
         noise = np.rint(centre * np.exp(-rate * np.arange(size)) * TOTAL).astype(np.uint64)
         noise[0] -= noise[0] % 2
         noise[1:-1] = np.maximum(noise[1:-1], _least(int(noise[0]), epsilon))
-        # A row must sum to 2⁶³: what is missing is the two ends', unless noise so weak leaves them nothing.
+        # A row must sum to 2⁶³: the ends get the rest, or at least the smallest weight that ε allows.
         inner, least = int(noise[1:-1].sum()), _least((TOTAL + int(noise[0])) // 2, epsilon)
         noise[-1] = max((TOTAL - int(noise[0])) // 2 - inner, least)
         noise[0] = TOTAL - 2 * (inner + int(noise[-1]))
@@ -92,8 +74,7 @@ class LaplaceChannel:
 
     def check(self) -> None:
         """Raise unless, for each output, the largest weight is at most e^ε times the smallest."""
-        if self.noise.shape != (self.size,) or 2 * sum(self.noise.tolist()) - int(self.noise[0]) != TOTAL:
-            raise PrivacyError("a channel's rows must sum to 2⁶³ exactly")
+        self.check_total()
         if self.size == 1:
             return
         within_ratio(int(self.tail.max()), int(self.tail.min()), self.epsilon)
@@ -104,6 +85,11 @@ class LaplaceChannel:
             smallest = np.minimum.accumulate(self.noise[:-1])[reach]
             for high, low in zip(largest.tolist(), smallest.tolist(), strict=True):
                 within_ratio(high, low, self.epsilon)
+
+    def check_total(self) -> None:
+        """Raise unless every row of weights sums to 2⁶³."""
+        if self.noise.shape != (self.size,) or 2 * sum(self.noise.tolist()) - int(self.noise[0]) != TOTAL:
+            raise PrivacyError("a channel's rows must sum to 2⁶³ exactly")
 
     def matrix(self) -> Weights:
         """Return every weight: row = input, column = output."""
@@ -125,7 +111,7 @@ class LaplaceChannel:
 
 @dataclass(frozen=True, eq=False)
 class TableChannel:
-    """Any channel, as its full table of weights; made from a utility by the exponential mechanism."""
+    """Any channel as its full table of weights; built from a utility by the exponential mechanism."""
 
     epsilon: float
     weights: Weights
@@ -139,17 +125,16 @@ class TableChannel:
     def build(cls, utility: NDArray[np.float64], epsilon: float) -> TableChannel:
         """Weigh each output by exp(s · utility), with the largest ``s`` whose channel satisfies ε.
 
-        The textbook scale ε/(2·sensitivity) is safe for every utility; since this table is finite, the scale that
-        just meets ε is found by bisection and then checked in whole numbers. Equal utilities for all wrong answers
-        give k-ary randomised response.
+        The textbook scale ε/(2·sensitivity) is safe for every utility. Since this table is finite, the scale that just
+        meets ε is found by bisection and then checked in whole numbers. Equal utilities for all wrong answers give
+        k-ary randomised response.
         """
-        _check_epsilon(epsilon)
         size = len(utility)
-        _check_size(size)
+        _check(size, epsilon)
         if utility.shape != (size, size) or not np.isfinite(utility).all():
             raise ParameterError(f"a utility is a square table of finite numbers, got one of shape {utility.shape}")
-        target = epsilon * (1 - _HAIR)
-        # No utility needs more: at equal row sums the largest column's range alone would spend all of ε.
+        target = epsilon * (1 - _MARGIN)
+        # No utility needs a larger scale: at equal row sums the column with the largest range would spend all of ε.
         low, high = 0.0, 2 * target / max(1e-9, float(np.ptp(utility, axis=0).max()))
         for _ in range(60):
             middle = (low + high) / 2
@@ -160,7 +145,7 @@ class TableChannel:
                 channel.check()
                 return channel
             except PrivacyError:
-                # Rounding went over (all rows nearly alike, ε tiny): a flatter table is as private, and always passes.
+                # Rounding crossed ε (all rows nearly equal, ε tiny): a flatter table is as private, and always passes.
                 low /= 2
 
     def check(self) -> None:
@@ -185,12 +170,14 @@ class TableChannel:
         return out
 
 
+Channel = LaplaceChannel | TableChannel
+
+
 def randomised_response(size: int, epsilon: float) -> TableChannel:
     """Build k-ary randomised response: the truth e^ε times as likely as any other answer."""
-    _check_epsilon(epsilon)
-    _check_size(size)
-    # Here the scale that meets ε needs no search: it is ε itself.
-    probabilities = _probabilities(np.eye(size), epsilon * (1 - _HAIR))
+    _check(size, epsilon)
+    # The scale that meets ε needs no search here: it is ε itself.
+    probabilities = _probabilities(np.eye(size), epsilon * (1 - _MARGIN))
     channel = TableChannel(epsilon, _integers(probabilities, epsilon))
     channel.check()
     return channel
@@ -203,16 +190,12 @@ def within_ratio(high: int, low: int, epsilon: float) -> None:
         raise PrivacyError(f"weights {high} and {low} differ by more than e^{epsilon}: the channel is not ε-private")
 
 
-_BOUNDS: dict[float, Fraction] = {}
-
-
+@lru_cache
 def _exp_below(epsilon: float) -> Fraction:
     """Return a rational number just below e^ε."""
-    if epsilon not in _BOUNDS:
-        digits = Context(prec=60, rounding=ROUND_FLOOR)
-        # exp() is correctly rounded to nearest whatever the context says, so one step down is surely below.
-        _BOUNDS[epsilon] = Fraction(digits.next_minus(digits.exp(Decimal(min(epsilon, 1000.0)))))
-    return _BOUNDS[epsilon]
+    digits = Context(prec=60, rounding=ROUND_FLOOR)
+    # exp() rounds correctly to nearest whatever the context says, so one step down is surely below.
+    return Fraction(digits.next_minus(digits.exp(Decimal(min(epsilon, 1000.0)))))
 
 
 def _log_ratio(utility: NDArray[np.float64], scale: float) -> float:
@@ -222,13 +205,12 @@ def _log_ratio(utility: NDArray[np.float64], scale: float) -> float:
 
 
 def _probabilities(utility: NDArray[np.float64], scale: float) -> NDArray[np.float64]:
-    logs = scale * (utility - utility.max(axis=1, keepdims=True))
-    weights = np.exp(logs)
+    weights = np.exp(scale * (utility - utility.max(axis=1, keepdims=True)))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def _least(largest: int, epsilon: float) -> int:
-    """Return the smallest weight that may stand in one column with the largest: rounding must not go below it."""
+    """Return the smallest weight that ε allows in one column with the largest: rounding must not go below it."""
     bound = _exp_below(epsilon)
     return largest * bound.denominator // bound.numerator + 1
 
@@ -238,18 +220,14 @@ def _integers(probabilities: NDArray[np.float64], epsilon: float) -> Weights:
     for column in weights.T:
         np.maximum(column, _least(int(column.max()), epsilon), out=column)
     for row, weight in enumerate(weights):
-        # The few units that rounding lost or gained go to the likeliest output, where they weigh least.
+        # The few units that rounding lost or gained go to the likeliest output, where they matter least.
         likeliest = weight.argmax()
         weights[row, likeliest] = int(weight[likeliest]) + TOTAL - sum(weight.tolist())
     return weights
 
 
-def _check_epsilon(epsilon: float) -> None:
-    if not (isinstance(epsilon, (int, float)) and math.isfinite(epsilon) and epsilon > 0):
-        raise ParameterError(f"epsilon must be a positive finite number, got {epsilon!r}")
-
-
-def _check_size(size: int) -> None:
+def _check(size: int, epsilon: float) -> None:
+    check_positive("epsilon", epsilon)
     if not 1 <= size <= _MOST_CATEGORIES:
         raise ParameterError(
             f"an attribute may have 1 to {_MOST_CATEGORIES} categories here, got {size}: merge rare ones into one"

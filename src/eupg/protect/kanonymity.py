@@ -1,50 +1,60 @@
-"""Probabilistic k-anonymity: attributes permuted inside groups of k similar records.
+"""Probabilistic k-anonymity: attributes permuted inside groups of at least k similar records.
 
-Records are grouped by MDAV on all quasi-identifiers; inside each group every quasi-identifier is permuted on its own,
-uniformly and independently (paper, section 4.1 and "Privacy guarantees"). Whole attributes move, never single dummy
-columns. Confidential attributes and the label stay where they are.
+Records are grouped by microaggregation on all quasi-identifiers. Inside each group every quasi-identifier is permuted
+on its own, uniformly and independently (paper, section 4.1 and "Privacy guarantees"). Whole attributes are permuted,
+never single dummy columns. Confidential attributes and the label stay where they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.attribute import Categorical, Role
 from eupg.data.dataset import Dataset, Matrix
-from eupg.data.picture import require_table
+from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
-from eupg.errors import DataError
+from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.guarantees import KAnonymous
-from eupg.protect.microaggregation import mdav
+from eupg.protect.microaggregation.choice import MDAVBySize, Microaggregation
+from eupg.protect.microaggregation.groups import Groups
 from eupg.protect.release import Release
 from eupg.rng import Randomness
 from eupg.validation import check_whole
-
-Groups = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class ProbabilisticKAnonymity:
     """Permute each quasi-identifier inside groups of at least ``k`` similar records.
 
+    A record is linked to its released row with probability at most 1/k.
+
     Parameters
     ----------
     k
-        Smallest group. A record is linked to its released row with probability at most 1/k.
+        The least number of records in a group.
+    microaggregation
+        How groups are formed. The claim is the same for every way, because it needs groups of at least k and no more.
     """
 
+    accepts: ClassVar[Accepts] = Accepts(DataKind.TABLE, instead="PixelPermutation")
     k: int = 30
+    microaggregation: Microaggregation = MDAVBySize()
 
     def __post_init__(self) -> None:
         check_whole("k", self.k, at_least=2)
+        if isinstance(self.microaggregation, type) or not isinstance(self.microaggregation, Microaggregation):
+            raise ParameterError(
+                f"expected a way to form groups such as MDAV() or RefinedMDAV(), got {self.microaggregation!r}"
+            )
 
     def guarantee(self, schema: Schema) -> KAnonymous:
         """Return the claim: linking by the permuted attributes succeeds with probability at most 1/k."""
+        check_kind(schema, self)
         permuted = tuple(schema.features[j].name for j in _permuted(schema))
         return KAnonymous(
             k=int(self.k),
@@ -54,12 +64,16 @@ class ProbabilisticKAnonymity:
         )
 
     def groups(self, data: Dataset) -> Groups:
-        """Return the group of each record; the same records always fall into the same groups."""
-        if len(data) < self.k:
-            raise DataError(
-                f"k={self.k} needs at least {self.k} records, got {len(data)}: lower k or protect more records together"
+        """Return the group of each record; the same records always get the same groups."""
+        check_kind(data.schema, self)
+        groups = self.microaggregation.group(_geometry(data), int(self.k))
+        smallest = int(np.unique(groups, return_counts=True)[1].min())
+        if len(groups) != len(data) or smallest < self.k:
+            raise PrivacyError(
+                f"the claim needs a group of at least k={self.k} for each of {len(data)} records, and "
+                f"{self.microaggregation!r} returned {len(groups)} with a smallest group of {smallest}: use MDAV()"
             )
-        return mdav(_geometry(data), int(self.k))
+        return groups
 
     def protect(self, data: Dataset, rng: Randomness) -> Release:
         """Group, permute every quasi-identifier inside its group, and shuffle the rows."""
@@ -67,8 +81,7 @@ class ProbabilisticKAnonymity:
 
     def protect_in_groups(self, data: Dataset, rng: Randomness) -> tuple[Release, Groups]:
         """Return the release, and the group of each record in it."""
-        claim = self.guarantee(data.schema)
-        groups = self.groups(data)
+        claim, groups = self.guarantee(data.schema), self.groups(data)
         claim = with_shared(claim, data, groups)
         X = data.X.copy()
         for j in _permuted(data.schema):
@@ -78,9 +91,9 @@ class ProbabilisticKAnonymity:
 
 @dataclass(frozen=True)
 class EffectiveK:
-    """How many forgotten people hide together, against someone who knows every retained record.
+    """How many forgotten people share a group, which protects them against someone who knows every retained record.
 
-    Such an adversary subtracts the retained group-mates from a group, and what is left belongs to the forgotten ones.
+    Such an adversary subtracts the retained records from a group; the rest belongs to the forgotten people.
     """
 
     minimum: int
@@ -88,7 +101,7 @@ class EffectiveK:
     alone: float
 
     def __str__(self) -> str:
-        """Say it in words."""
+        """Return a sentence."""
         if self.alone == 1:
             return (
                 "the effective k is 1 against someone who knows every retained record: they can subtract the "
@@ -113,35 +126,25 @@ def effective_k(groups: Groups, forgotten: NDArray[np.bool_], subjects: NDArray[
 def constant_share(data: Dataset, groups: Groups) -> dict[str, float]:
     """Return, per quasi-identifier, the share of groups that hold one value only: there a permutation does nothing.
 
-    Of pictures, the share of groups that hold one and the same picture.
+    For pictures, return the share of groups that hold identical pictures.
     """
     order, starts = _in_order(groups)
     if data.schema.picture is not None:
-        pixels = data.X[order]
-        one = (np.maximum.reduceat(pixels, starts) == np.minimum.reduceat(pixels, starts)).all(axis=1)
-        return {data.schema.picture.name: float(one.mean())}
-    shares = {}
-    for j in _permuted(data.schema):
-        shares[data.schema.features[j].name] = float(_one_value(data.X[order, j], starts).mean())
-    return shares
+        return {data.schema.picture.name: float(_one_value(data.X[order], starts).all(axis=1).mean())}
+    names = {j: data.schema.features[j].name for j in _permuted(data.schema)}
+    return {name: float(_one_value(data.X[order, j], starts).mean()) for j, name in names.items()}
 
 
 def with_shared(claim: KAnonymous, data: Dataset, groups: Groups) -> KAnonymous:
     """Return the claim with what was measured about the attributes it leaves open."""
-    return replace(claim, shared=tuple(shared_values(data, groups, claim.leaves_open).items()))
+    return replace(claim, shared=shared_values(data, groups, claim.leaves_open))
 
 
 def shared_values(data: Dataset, groups: Groups, names: Iterable[str]) -> dict[str, float]:
-    """Return, per attribute, the share of records whose group has one value of it only.
+    """Return the share of records whose group has a single value of the attribute, for each of the named attributes.
 
-    Whoever learns the group of such a record, by its quasi-identifiers for instance, learns the value, whatever k is.
-
-    Parameters
-    ----------
-    data, groups
-        The records, and the group of each.
-    names
-        Attributes that are released as they are: the label, or features that are not permuted.
+    Whoever learns the group of such a record, for instance by its quasi-identifiers, learns the value, whatever k is.
+    The named attributes are released as they are: the label, or features that are not permuted.
     """
     order, starts = _in_order(groups)
     sizes = np.diff(np.append(starts, len(groups)))
@@ -149,7 +152,7 @@ def shared_values(data: Dataset, groups: Groups, names: Iterable[str]) -> dict[s
     shares = {}
     for name in names:
         column = data.y if name == data.schema.label.name else data.X[:, features[name]]
-        # A figure of all groups together, from which nobody's own follows; more digits would tell no more.
+        # A figure of all groups together, which says nothing about a single person; more digits would not help anyone.
         shares[name] = round(float(sizes[_one_value(column[order], starts)].sum() / len(groups)), 4)
     return shares
 
@@ -161,13 +164,12 @@ def _in_order(groups: Groups) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def _one_value(column: NDArray[Any], starts: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Tell for each group whether a column, sorted by group, has one value in it; missing ones are equal."""
-    values = np.nan_to_num(column.astype(np.float64), nan=-np.inf)
+    """Tell for each group whether a column, sorted by group, has one value in it; missing values are equal."""
+    values = np.nan_to_num(column, nan=-np.inf) if column.dtype.kind == "f" else column
     return np.asarray(np.maximum.reduceat(values, starts) == np.minimum.reduceat(values, starts))
 
 
 def _permuted(schema: Schema) -> list[int]:
-    require_table(schema, "ProbabilisticKAnonymity", "PixelPermutation")
     chosen = [j for j, a in enumerate(schema.features) if a.role is Role.QUASI_IDENTIFIER]
     if not chosen:
         raise DataError("no attribute is a quasi-identifier, so there is nothing to permute: set roles in the schema")
@@ -175,7 +177,7 @@ def _permuted(schema: Schema) -> list[int]:
 
 
 def _geometry(data: Dataset) -> Matrix:
-    """Place quasi-identifiers in Euclidean space: z-scores, and one-hot/√2 so that two categories are 1 apart."""
+    """Map quasi-identifiers to Euclidean space: z-scores, and one-hot/√2 so that two categories are 1 apart."""
     columns: list[Matrix] = []
     for j in _permuted(data.schema):
         attribute, values = data.schema.features[j], data.X[:, j]

@@ -1,9 +1,9 @@
 """Local differential privacy: every attribute of every record goes through a checked finite channel.
 
 The budget ε is split evenly over the attributes that can take more than one value (sequential composition over the
-attributes of a record). Numbers and ordered categories move by clamped discrete Laplace noise on their public grid;
-other categories by the exponential mechanism over a declared utility, or by k-ary randomised response (paper, section
-4.2 and "Privacy guarantees").
+attributes of a record). Numbers and ordered categories get clamped discrete Laplace noise on their public grid. Other
+categories go through the exponential mechanism over a declared utility, or through k-ary randomised response (paper,
+section 4.2 and "Privacy guarantees").
 """
 
 from __future__ import annotations
@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.attribute import Attribute, Categorical, Listed, Missing, Numeric
 from eupg.data.dataset import Dataset
-from eupg.data.picture import require_table
+from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
 from eupg.errors import ParameterError
 from eupg.guarantees import DifferentiallyPrivate
@@ -45,9 +46,10 @@ class LocalDP:
         Utilities for categorical attributes, by name; attributes without one use the schema's hierarchy if it
         declares one, and randomised response otherwise.
     unsafe_learn_embeddings
-        Learn the other embeddings from the very records to protect. The claim then says that ε does not cover them.
+        Learn the other embeddings from the records to protect. The claim then says that ε does not cover them.
     """
 
+    accepts: ClassVar[Accepts] = Accepts(DataKind.TABLE, instead="PixelDP")
     epsilon: float = 1.0
     label_epsilon: float | None = None
     embeddings: Mapping[str, Embedding] = field(default_factory=dict, hash=False)
@@ -65,9 +67,8 @@ class LocalDP:
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: ε for the features of one record, plus the label's budget if it has one."""
-        require_table(schema, "LocalDP", "PixelDP")
-        protected = tuple(a.name for a in schema.features)
-        label = (schema.label.name,)
+        check_kind(schema, self)
+        protected, label = tuple(a.name for a in schema.features), (schema.label.name,)
         caveats = list(schema.caveats)
         if self.unsafe_learn_embeddings or any(not e.public for e in self.embeddings.values()):
             caveats.append("category utilities were learnt from private records: ε does not cover what they reveal")
@@ -81,16 +82,16 @@ class LocalDP:
     def channels(self, schema: Schema) -> dict[str, AttributeChannel]:
         """Build and check the channel of every feature, and of the label if it has a budget.
 
-        Embeddings that ``protect`` would learn from the records take no part: they are not known before.
+        Embeddings that ``protect`` would learn from the records are left out: they are not known before.
         """
         return self._channels(schema, self.embeddings)
 
     def protect(self, data: Dataset, rng: Randomness) -> Release:
         """Send every value through its channel, and shuffle the rows."""
         require_rows(data, 1)
-        embeddings = dict(self.embeddings)
-        if self.unsafe_learn_embeddings:
-            embeddings = learn_embeddings(data, public=False) | embeddings
+        check_kind(data.schema, self)
+        learnt = learn_embeddings(data, public=False) if self.unsafe_learn_embeddings else {}
+        embeddings = learnt | dict(self.embeddings)
         channels = self._channels(data.schema, embeddings)
         X, y = np.empty_like(data.X), data.y
         for j, attribute in enumerate(data.schema.features):
@@ -100,20 +101,18 @@ class LocalDP:
         return Release.shuffled(data, X, y, self.guarantee(data.schema), rng, stretched=True)
 
     def _channels(self, schema: Schema, embeddings: Mapping[str, Embedding]) -> dict[str, AttributeChannel]:
-        require_table(schema, "LocalDP", "PixelDP")
+        check_kind(schema, self)
         unknown = set(embeddings) - {a.name for a in schema.features}
         if unknown:
-            raise ParameterError(f"an embedding is given for {sorted(unknown)[0]!r}, which is not a feature")
-        # A value that cannot vary tells nothing, so it takes no part of the budget.
+            raise ParameterError(f"an embedding is given for {sorted(unknown)[0]!r}, which is not a feature: drop it")
+        # A value that cannot vary reveals nothing, so it gets no share of the budget.
         varying = [a for a in schema.features if _size(a) > 1]
         # Rounded down, so that the shares never add up to more than the whole.
         share = math.nextafter(float(self.epsilon) / max(1, len(varying)), 0.0)
         channels = {a.name: _named(a, share, embeddings.get(a.name)) for a in schema.features}
         if self.label_epsilon:
-            label = schema.label
-            channels[label.name] = AttributeChannel(
-                label, randomised_response(schema.classes, float(self.label_epsilon))
-            )
+            response = randomised_response(schema.classes, float(self.label_epsilon))
+            channels[schema.label.name] = AttributeChannel(schema.label, response)
         return channels
 
 
@@ -146,11 +145,8 @@ class AttributeChannel:
         if embedding:
             raise ParameterError(f"column {attribute.name!r} is ordered: its order is its utility, drop the embedding")
         half = epsilon / 2 if keeps else epsilon
-        return cls(
-            attribute,
-            LaplaceChannel.build(_grid(attribute), half),
-            randomised_response(2, half) if keeps else None,
-        )
+        presence = randomised_response(2, half) if keeps else None
+        return cls(attribute, LaplaceChannel.build(_points(attribute), half), presence)
 
     @property
     def epsilon(self) -> float:
@@ -163,20 +159,15 @@ class AttributeChannel:
         """Randomise a column."""
         missing = np.isnan(column)
         if isinstance(self.attribute, Numeric):
-            steps = (column - self.attribute.lower) / self.attribute.resolution
-            # The last point is the upper bound itself, which may be less than a full step from the one before.
-            whole = (self.attribute.upper - self.attribute.lower) / self.attribute.resolution
-            steps = np.where(steps > (self.value.size - 2 + whole) / 2, self.value.size - 1, steps)
-        else:
-            steps = column
+            column = self.attribute.steps(column)
         absent = self.value.size - 1 if isinstance(self.attribute, Categorical) else 0
-        codes = np.rint(np.where(missing, absent, steps)).astype(np.int64)
+        codes = np.rint(np.where(missing, absent, column)).astype(np.int64)
         out = self.value.sample(np.clip(codes, 0, self.value.size - 1), rng.stage("value")).astype(np.float64)
         if isinstance(self.attribute, Numeric):
-            out = np.minimum(self.attribute.lower + out * self.attribute.resolution, self.attribute.upper)
+            out = self.attribute.at(out)
         if self.presence:
-            gone = self.presence.sample(missing.astype(np.int64), rng.stage("presence")) == 1
-            return np.where(gone, np.nan, out)
+            absences = self.presence.sample(missing.astype(np.int64), rng.stage("presence")) == 1
+            return np.where(absences, np.nan, out)
         if isinstance(self.attribute, Categorical) and self.value.size > len(self.attribute.categories):
             return np.where(out == absent, np.nan, out)
         return out
@@ -191,12 +182,10 @@ def _named(attribute: Attribute, epsilon: float, embedding: Embedding | None) ->
         raise ParameterError(f"column {attribute.name!r}: {error}") from error
 
 
-def _grid(attribute: Attribute) -> int:
-    if isinstance(attribute, Numeric):
-        return attribute.points
-    assert isinstance(attribute, Listed)
-    return len(attribute.categories)
+def _points(attribute: Attribute) -> int:
+    assert isinstance(attribute, Numeric | Listed)
+    return attribute.points
 
 
 def _size(attribute: Attribute) -> int:
-    return _grid(attribute) + (attribute.missing is Missing.KEEP)
+    return _points(attribute) + (attribute.missing is Missing.KEEP)

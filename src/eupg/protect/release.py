@@ -1,7 +1,7 @@
 """A release: protected rows and the guarantee they carry.
 
-It has no ids and its rows are shuffled, so neither name nor position links a row to a record. It may hold another
-number of rows than the data it was made from.
+It has no ids and its rows are shuffled, so neither name nor position links a row to a record. Its number of rows may
+differ from that of the data.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from eupg.data.dataset import Dataset, Labels, Matrix
 from eupg.data.encode import Encoder
+from eupg.data.kind import DataKind
 from eupg.data.schema import Schema
 from eupg.errors import DataError
 from eupg.guarantees import Guarantee
@@ -21,16 +22,14 @@ from eupg.rng import Randomness
 
 @dataclass(frozen=True, eq=False)
 class Release:
-    """Protected rows: what the base model is trained on, and all it may know.
+    """Protected rows in a random order: all that the base model may learn from.
 
     Parameters
     ----------
-    schema
-        What the columns mean; without the columns that name records or people.
-    X, y
-        Protected features and classes, in a random order.
+    schema, X, y
+        Schema without the columns that name records or people; protected features and classes.
     guarantee
-        What is claimed about a record these rows were made from.
+        The claim about a record that the rows were made from.
     stretched
         Whether noise has stretched the columns, so that their means and spreads are not those of the records.
     """
@@ -53,13 +52,12 @@ class Release:
 
     @cached_property
     def scales(self) -> Encoder | None:
-        """The scales by which a model of this release reads rows, and keeps on reading them.
+        """The scales by which a model of this release reads rows from now on; pictures need none.
 
-        They follow from the release and the schema, so they are inside the guarantee. Noise that fills the bounds
-        leaves of a column's mean and spread next to nothing: there the bounds themselves are as good. Pictures need
-        none.
+        They follow from the release and the schema, so the guarantee covers them. Noise that fills the bounds leaves
+        almost nothing of a column's mean and spread: there the bounds themselves are as good.
         """
-        if self.schema.picture is not None:
+        if self.schema.kind is DataKind.PICTURES:
             return None
         return Encoder.of_bounds(self.schema) if self.stretched else Encoder.of_release(self.schema, self.X)
 
@@ -70,18 +68,11 @@ class Release:
 
     @classmethod
     def shuffled(
-        cls,
-        data: Dataset,
-        X: Matrix,
-        y: Labels,
-        guarantee: Guarantee,
-        rng: Randomness,
-        *,
-        stretched: bool = False,
+        cls, data: Dataset, X: Matrix, y: Labels, guarantee: Guarantee, rng: Randomness, *, stretched: bool = False
     ) -> Release:
         """Put protected rows into a random order and note whether the randomness was seeded."""
         order = rng.stage("row order").permutation(len(y))
-        named = (*data.schema.identifiers, data.schema.subject)
-        schema = Schema(tuple(a for a in data.schema.attributes if a not in named))
+        names = (*data.schema.identifiers, data.schema.subject)
+        schema = Schema(tuple(a for a in data.schema.attributes if a not in names))
         claim = replace(guarantee, seeded=rng.seeded)
         return cls(schema, np.ascontiguousarray(X[order]), y[order].copy(), claim, stretched=stretched)

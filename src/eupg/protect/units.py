@@ -1,4 +1,4 @@
-"""Whose presence a claim hides: a person where the schema names one, else a record."""
+"""The unit whose presence a claim hides: a person where the schema names one, otherwise a record."""
 
 from __future__ import annotations
 
@@ -29,8 +29,21 @@ def units_of(data: Dataset) -> NDArray[np.intp]:
     return np.unique(names, return_inverse=True)[1]
 
 
+def used_records(data: Dataset, most: int) -> int:
+    """Return how many records are used if at most this many of each unit are.
+
+    Examples
+    --------
+    >>> from eupg import sources
+    >>> data = sources.rand_hie().train
+    >>> used_records(data, 1) == len(set(data.subjects.tolist()))
+    True
+    """
+    return int(np.minimum(np.bincount(units_of(data)), most).sum())
+
+
 def random_rank(data: Dataset, rng: Randomness) -> NDArray[np.intp]:
-    """Return each record's place, from 0, in a random order of its unit's records; no unit's depends on another's."""
+    """Return each record's place, from 0, in a random order of its unit's records, independently for each unit."""
     unit, order = units_of(data), rng.permutation(len(data))
     order = order[np.argsort(unit[order], kind="stable")]
     rank = np.empty(len(data), dtype=np.intp)

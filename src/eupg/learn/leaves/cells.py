@@ -1,4 +1,4 @@
-"""Cells: each group divides all possible records, and a record lies in at most one cell of each group.
+"""Cells: each group divides all possible records, and a record lies in at most one cell per group.
 
 A group is a grid over one attribute, or a tree of a few questions. Cells are described by plain numbers, so that a
 model file holds them without code.
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,17 @@ from eupg.errors import DataError
 
 Codes = NDArray[np.int32]
 _DEEPEST = 16
+
+
+class NumberedCells(Protocol):
+    """Cells that are numbered through, whatever they are made of."""
+
+    @property
+    def count(self) -> int:
+        """Number of cells."""
+
+    def codes(self, X: Matrix) -> Codes:
+        """Return the cells of each record, one column per group; :attr:`count` stands for none."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +75,7 @@ class Question:
     categories: tuple[int, ...] = ()
 
     def passed(self, X: Matrix) -> NDArray[np.bool_]:
-        """Return who passes; a missing value does not."""
+        """Tell for each record whether it passes; a missing value does not."""
         values = X[:, self.column]
         return np.isin(values, self.categories) if self.cut is None else values >= self.cut
 
@@ -75,7 +86,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Tree:
-    """Cells by the answers to a few questions, all of which are asked; without any, one cell for everyone."""
+    """Cells by the answers to a few questions, which are all asked; without questions, one cell for all records."""
 
     questions: tuple[Question, ...] = ()
 
@@ -100,8 +111,8 @@ Group = Grid | Tree
 
 
 @dataclass(frozen=True)
-class Cells:
-    """The cells of several groups, numbered through."""
+class LeafCells:
+    """The cells of several groups, numbered consecutively."""
 
     groups: tuple[Group, ...]
 
@@ -137,8 +148,8 @@ class Cells:
         return [group.to_json() for group in self.groups]
 
     @classmethod
-    def from_json(cls, values: Any, columns: int) -> Cells:
-        """Read cells of a table with so many columns; anything else than such cells is an error."""
+    def from_json(cls, values: Any, columns: int) -> LeafCells:
+        """Read cells of a table with this many columns; anything else is an error."""
         if not isinstance(values, list) or not values:
             raise DataError(f"expected a list of groups of cells, got {values!r:.60}")
         return cls(tuple(_group(value, columns) for value in values))

@@ -1,0 +1,1 @@
+"""Pictures as data: files, the picture attribute and CIFAR-10."""

@@ -1,0 +1,16 @@
+from .heads.model import HeadLearner as HeadLearner
+from .learner import Learner as Learner
+from .learner import Model as Model
+from .leaves.leaf_ridge import LeafRidge as LeafRidge
+from .leaves.learner import LeafLearner as LeafLearner
+from .lightgbm import LightGBMLearner as LightGBMLearner
+from .noisy_steps import GradientClipping as GradientClipping
+from .noisy_steps import ModelClipping as ModelClipping
+from .sklearn import SklearnLearner as SklearnLearner
+from .torch.augment import Augment as Augment
+from .torch.learner import TorchLearner as TorchLearner
+from .torch.networks import MLP as MLP
+from .torch.networks import ResNet18 as ResNet18
+from .xgboost import XGBoostLearner as XGBoostLearner
+
+__all__: list[str]

@@ -1,0 +1,1 @@
+"""PyTorch networks: training loops for tables and pictures, DP-SGD and noisy steps."""

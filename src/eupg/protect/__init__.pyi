@@ -1,0 +1,31 @@
+from .features.encoder import PublicEncoder as PublicEncoder
+from .features.encoder import encode_items as encode_items
+from .features.encoder import encode_records as encode_records
+from .features.given import GivenEncoder as GivenEncoder
+from .features.given import file_digest as file_digest
+from .features.word_llama import WordLlama as WordLlama
+from .kanonymity import ProbabilisticKAnonymity as ProbabilisticKAnonymity
+from .kanonymity import effective_k as effective_k
+from .local_dp import LocalDP as LocalDP
+from .mechanism import Mechanism as Mechanism
+from .mechanism import Unprotected as Unprotected
+from .microaggregation.choice import MDAV as MDAV
+from .microaggregation.choice import MDAVBySize as MDAVBySize
+from .microaggregation.choice import Microaggregation as Microaggregation
+from .microaggregation.choice import RefinedMDAV as RefinedMDAV
+from .microaggregation.mdav import mdav as mdav
+from .microaggregation.refined import microaggregate as microaggregate
+from .pictures.pixel_dp import PixelDP as PixelDP
+from .pictures.pixel_permutation import PixelPermutation as PixelPermutation
+from .pictures.public_features import EfficientNetLite0 as EfficientNetLite0
+from .pictures.public_features import PixelFeatures as PixelFeatures
+from .pictures.public_features import PublicFeatures as PublicFeatures
+from .pictures.public_features import TorchvisionResNet18 as TorchvisionResNet18
+from .release import Release as Release
+from .streaming.release_files import ReleaseFiles as ReleaseFiles
+from .streaming.run import protect_files as protect_files
+from .synthesis.mechanism import DPSynthesis as DPSynthesis
+from .utility import Embedding as Embedding
+from .utility import learn_embeddings as learn_embeddings
+
+__all__: list[str]

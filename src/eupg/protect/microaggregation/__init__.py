@@ -1,0 +1,1 @@
+"""Microaggregation: groups of at least k similar records."""

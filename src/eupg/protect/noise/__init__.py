@@ -1,0 +1,1 @@
+"""Noise drawn exactly, in whole numbers."""

@@ -1,0 +1,1 @@
+"""Mechanisms for pictures, and the public features by which they group pictures."""

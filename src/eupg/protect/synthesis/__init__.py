@@ -1,0 +1,1 @@
+"""Differentially private synthesis: a synthetic table drawn from noisy counts."""
