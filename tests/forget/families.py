@@ -12,8 +12,8 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from torch import nn
 
-from eupg import MLP, Learner, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.data.dataset import Dataset
+from eupg.learn import MLP, Learner, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
 
 
 def normed(inputs: int, classes: int) -> nn.Module:

@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 from torch import nn
 
-from eupg import MLP, LightGBMLearner, Retrain, Secret, Seeded, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg import Retrain, Secret, Seeded
 from eupg.checks import names_reachable_from
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.certified_sp import CertifiedSP
 from eupg.guarantees import CertifiedUnlearning
-from eupg.learn.noisy import GradientClipping, ModelClipping, gaussian_delta, gaussian_epsilon
+from eupg.learn import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.learn.noisy_steps import GradientClipping, ModelClipping, gaussian_delta, gaussian_epsilon
 from forget.families import late
 from people import SCHEMA, people
 from statistical.refuting import RARE
@@ -150,7 +151,7 @@ def test_learner_without_gradients_is_refused_when_the_method_is_built(learner):
         ({"epsilon": 0.0}, "epsilon must be a finite number above 0"),
         ({"epsilon": math.nan}, "epsilon must be a finite number above 0"),
         ({"delta": 0.0}, "delta must be a finite number above 0"),
-        ({"delta": 1.0}, "delta must be below 1"),
+        ({"delta": 1.0}, "delta must be a number from 0 to below 1"),
         ({"noise": MODEL, "published_calibration": True}, "pass a GradientClipping"),
     ],
 )

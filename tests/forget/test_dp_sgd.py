@@ -12,27 +12,14 @@ import pytest
 from scipy.stats import chisquare
 from torch import nn
 
-from eupg import (
-    EUPG,
-    MLP,
-    Certificate,
-    DPSGDBase,
-    EUPGClassifier,
-    Manager,
-    Schema,
-    Secret,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    XGBoostLearner,
-    verify,
-)
+from eupg import EUPG, Certificate, EUPGClassifier, Manager, Schema, Secret, Seeded, verify
 from eupg.checks import names_reachable_from
 from eupg.cli import main
 from eupg.errors import DataError, ParameterError
-from eupg.forget import dp_sgd
+from eupg.forget import DPSGDBase, dp_sgd
 from eupg.forget.dp_sgd import COUNTING, rows_of_units
 from eupg.guarantees import DifferentiallyPrivate, Neighbours, Unit, guarantee_from_json
+from eupg.learn import MLP, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.learn.sampled_gaussian import sampled_epsilon
 from eupg.manage.description import describe, rebuild
 from manage.test_manager_canary import NAME, WANTED
@@ -91,10 +78,10 @@ class TestClaim:
         assert "ategories of 'town' read from the data" in DPSGDBase().guarantee(schema).sentence()
 
     def test_is_the_promised_one_and_says_whether_it_was_seeded(self):
-        _, claim = METHOD.base(people(60), Seeded(1))
+        claim = METHOD.base(people(60), Seeded(1)).claim
         assert claim == dataclasses.replace(BASE.guarantee(SCHEMA), seeded=True)
         assert "not private" in claim.sentence()
-        _, claim = METHOD.base(people(60), Secret())
+        claim = METHOD.base(people(60), Secret()).claim
         assert claim == BASE.guarantee(SCHEMA)
 
     def test_survives_json(self):
@@ -172,7 +159,7 @@ def test_records_are_left_out_uniformly():
 class TestRefusals:
     @pytest.mark.parametrize("learner", [XGBoostLearner(), SklearnLearner()], ids=["xgboost", "sklearn"])
     def test_learner_without_a_network_when_the_method_is_built(self, learner):
-        with pytest.raises(ParameterError, match=r"is no TorchLearner: use TorchLearner\(\), or protect the data"):
+        with pytest.raises(ParameterError, match=r"is not a TorchLearner: use TorchLearner\(\), or protect the data"):
             EUPG(DPSGDBase(), learner)
 
     def test_batch_normalisation_before_any_record_is_read(self):
@@ -196,13 +183,13 @@ class TestRefusals:
         ("wrong", "message"),
         [
             ({"epsilon": 0}, "epsilon must be a finite number above 0"),
-            ({"delta": 1.0}, "delta and momentum must be below 1"),
+            ({"delta": 1.0}, "delta must be a number from 0 to below 1"),
             ({"delta": 0.0}, "delta must be a finite number above 0"),
             ({"max_records": 0}, "max_records must be a whole number of at least 1"),
             ({"batch": 2.5}, "batch must be a whole number"),
             ({"people": 0}, "people must be a whole number of at least 1"),
             ({"clip": float("nan")}, "clip must be a finite number"),
-            ({"momentum": 1.0}, "delta and momentum must be below 1"),
+            ({"momentum": 1.0}, "momentum must be a number from 0 to below 1"),
         ],
     )
     def test_values_that_mean_nothing(self, wrong, message):
@@ -238,11 +225,11 @@ class TestFlow:
         X, y = data.X.copy(), data.y.copy()
         X[:9, 0], y[:9] = 100 - X[:9, 0], 1 - y[:9]
         changed = dataclasses.replace(data, X=X, y=y)
-        base, claim = METHOD.base(data, rng)
+        base = METHOD.base(data, rng)
         forgotten = data.ids[:9].tolist()
         results = []
         for records in (data, changed):
-            after = METHOD.forget(METHOD.resume(base, claim, records, rng), records.without(forgotten), rng)
+            after = METHOD.forget(METHOD.resume(base, records, rng), records.without(forgotten), rng)
             assert not set(forgotten) & set(names_reachable_from(after))
             results.append(saved(after.model, tmp_path))
         assert results[0] == results[1]
@@ -262,8 +249,8 @@ class TestFlow:
 
     def test_same_seed_is_the_same_base_and_the_systems_randomness_never_is(self, tmp_path):
         data = people(60)
-        seeded = [saved(METHOD.base(data, Seeded(5))[0], tmp_path) for _ in range(2)]
-        secret = [saved(METHOD.base(data, Secret())[0], tmp_path) for _ in range(2)]
+        seeded = [saved(METHOD.base(data, Seeded(5)).model, tmp_path) for _ in range(2)]
+        secret = [saved(METHOD.base(data, Secret()).model, tmp_path) for _ in range(2)]
         assert seeded[0] == seeded[1]
         assert secret[0] != secret[1]
 
@@ -287,18 +274,18 @@ class TestWorkspace:
         assert Certificate.load(tmp_path / "certificate.json") == certificate
         claim = certificate.body.claimed.claim
         assert (claim.epsilon, claim.delta, claim.records, claim.unit) == (2.0, 1e-5, 1, "person")
-        assert claim.strength() == "person-level ε = 2, δ = 1e-05 (however many records)"
-        assert "as if the erased records had never been there" in claim.plain_words()
+        assert claim.strength() == "person-level ε = 2, δ = 1e-05 (any number of records)"
+        assert "as it would be if the erased records had never been in the data" in claim.plain_words()
         assert "takes it for true Gaussian noise" in certificate.body.claimed.sentence
         assert "protected copy" not in str(certificate)
-        assert any("the number of records, noted exactly, is outside it" in a for a in certificate.body.assumed)
+        assert any("does not cover the number of records" in text for text in certificate.body.assumed)
 
     def test_opens_again_and_budgets_of_two_base_models_add_up(self, tmp_path):
         with closing(Manager(tmp_path, METHOD, rng=Seeded(7))) as manager:
             manager.train(RECORDS, hold_out=HELD_OUT)
         with closing(Manager(tmp_path, rng=Seeded(8))) as manager:
             assert repr(manager.method) == repr(METHOD)
-            before = manager.space.current()
+            before = manager.space.state()
             assert before.releases[0].digest == before.base
             manager.renew()
             request = manager.request_erasure(subject=person(4))
@@ -324,7 +311,7 @@ def test_description_builds_it_again(base):
 
 
 def test_absent_framework_names_the_extra_to_install():
-    code = "import sys; sys.modules['opacus'] = None\nimport eupg\neupg.DPSGDBase"
+    code = "import sys; sys.modules['opacus'] = None\nimport eupg.forget\neupg.forget.DPSGDBase"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "DPSGDBase needs opacus" in found.stderr
     assert "pip install 'eupg[dpsgd]'" in found.stderr
@@ -350,4 +337,4 @@ class TestCommandLine:
     def test_says_why_another_learner_is_refused(self, files, tmp_path, capsys):
         command = ["train", "--workspace", str(tmp_path / "space"), *files, "--guarantee", "dpsgd"]
         assert main([*command, "--learner", "xgboost"]) == 2
-        assert "is no TorchLearner" in " ".join(capsys.readouterr().out.split())
+        assert "is not a TorchLearner" in " ".join(capsys.readouterr().out.split())

@@ -10,26 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eupg import (
-    EUPG,
-    Dataset,
-    DPSynthesis,
-    LightGBMLearner,
-    LocalDP,
-    ProbabilisticKAnonymity,
-    Retrain,
-    Schema,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    Unprotected,
-    XGBoostLearner,
-)
+from eupg import EUPG, Dataset, Retrain, Schema, Seeded
 from eupg.checks import names_reachable_from
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.released import Released
 from eupg.forget.unlearner import Unlearner
 from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous
+from eupg.learn import LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.protect import DPSynthesis, LocalDP, ProbabilisticKAnonymity, Unprotected
 from people import SCHEMA, people
 
 LEARNERS = [
@@ -168,7 +156,7 @@ def test_base_model_sees_the_release_alone():
     data, other, rng = people(100), people(100, seed=9), Seeded(2)
     release = LocalDP(1.0).protect(data, rng)
     method = EUPG(OneRelease(release), XGBoostLearner(threads=1), pretrain=3, finetune=1)
-    bases = [method.base(d, rng)[0].boosters[0].save_raw("ubj") for d in (data, other)]
+    bases = [method.base(d, rng).model.boosters[0].save_raw("ubj") for d in (data, other)]
     assert bases[0] == bases[1]
 
 
@@ -218,6 +206,22 @@ def test_claim_about_a_release_without_its_history_is_refused(mechanism):
         dataclasses.replace(trained, released=Released())
     exact = dataclasses.replace(trained, released=Released(), claim=Exact())
     assert exact.claim_for(people(100).of_subjects(["p7"])) == Exact()
+
+
+def test_base_without_its_history_is_refused():
+    base = EUPG(LocalDP(0.5), SklearnLearner(), pretrain=1, finetune=1).base(people(50), Seeded(2))
+    with pytest.raises(ParameterError, match="needs the records behind it, got none"):
+        dataclasses.replace(base, released=Released())
+
+
+def test_person_behind_the_base_who_joins_later_is_no_newcomer():
+    """The base model was made from everybody's records; fine-tuning left one person out until now."""
+    data, rng = people(100), Seeded(2)
+    method = EUPG(LocalDP(0.5), SklearnLearner(), pretrain=1, finetune=1)
+    person = data.of_subjects(["p7"])
+    trained = method.resume(method.base(data, rng), data.without(person.ids.tolist()), rng)
+    claim = method.update(trained, data, rng).claim_for(person)
+    assert isinstance(claim, DifferentiallyPrivate)
 
 
 def test_claim_of_a_person_with_old_and_new_records_counts_the_old_ones():

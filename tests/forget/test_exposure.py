@@ -8,14 +8,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from eupg import EUPG, LocalDP, ProbabilisticKAnonymity, Secret, Seeded, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg import EUPG, Secret, Seeded
 from eupg.checks import check_unlearner
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import FEWEST_EXPOSED, TOPPED_UP
 from eupg.forget.lottery import Lottery, exposed_people
 from eupg.guarantees import Exact
-from eupg.learn.lightgbm_learner import LightGBMLearner
+from eupg.learn import SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.learn.lightgbm import LightGBMLearner
+from eupg.protect import LocalDP, ProbabilisticKAnonymity
 from forget.test_eupg import OneRelease
 from people import people
 

@@ -12,22 +12,11 @@ import numpy as np
 import pytest
 import xgboost as xgb
 
-from eupg import (
-    EUPG,
-    MLP,
-    SISA,
-    CertifiedSP,
-    DPSynthesis,
-    LightGBMLearner,
-    LocalDP,
-    ProbabilisticKAnonymity,
-    Retrain,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    XGBoostLearner,
-)
-from eupg.learn.noisy import GradientClipping
+from eupg import EUPG, SISA, Retrain, Seeded
+from eupg.forget import CertifiedSP
+from eupg.learn import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.learn.noisy_steps import GradientClipping
+from eupg.protect import DPSynthesis, LocalDP, ProbabilisticKAnonymity
 from people import SCHEMA, people
 
 ROWS, GONE = 200, 5
@@ -114,7 +103,7 @@ def test_second_release_does_not_give_away_who_left_before_it(learner, tmp_path)
     data, method = people(ROWS), EUPG(ProbabilisticKAnonymity(10), learner, pretrain=2, finetune=0)
     tables = (data, data.without([f"r{GONE}"]))
     files = [
-        served(method, method.base(table, Seeded(seed))[0], tmp_path / str(seed))[0][0]
+        served(method, method.base(table, Seeded(seed)).model, tmp_path / str(seed))[0][0]
         for seed, table in enumerate(tables)
     ]
     assert recovered(*files, data.X[GONE]) == []
@@ -271,7 +260,7 @@ def test_xgboost_layout_that_is_not_known_is_refused(monkeypatch, tmp_path):
 
     learner = XGBoostLearner(threads=1)
     model = learner.fit(people(100), effort=2, rng=np.random.default_rng(0))
-    monkeypatch.setattr("eupg.learn.xgboost_learner._STATISTICS", (b"sum_hessian", b"node_counts"))
+    monkeypatch.setattr("eupg.learn.xgboost._STATISTICS", (b"sum_hessian", b"node_counts"))
     with pytest.raises(ModelFileError, match=r"'node_counts' of 2 trees.*install a version"):
         learner.save(model, tmp_path / "model")
     assert not (tmp_path / "model").exists()

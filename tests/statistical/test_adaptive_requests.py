@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from eupg import EUPG, DPSynthesis, Retrain, Secret, SklearnLearner
+from eupg import EUPG, Retrain, Secret
 from eupg.data.attribute import Categorical, Key, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
+from eupg.learn import SklearnLearner
+from eupg.protect import DPSynthesis
 
 EPSILON, RUNS = 0.2, 60
 # Whoever has the label replaced is taken out and put back: twice ε, and a label guessed at even odds.

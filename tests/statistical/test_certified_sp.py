@@ -20,13 +20,16 @@ from scipy.optimize import minimize
 from scipy.stats import beta, norm
 from torch import nn
 
-from eupg import Secret, Seeded, TorchLearner
+from eupg import Secret, Seeded
 from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.forget.certified_sp import CertifiedSP
-from eupg.learn.noisy import GradientClipping, ModelClipping, gaussian_ratio
-from eupg.learn.torch_steps import threads_for, train_noisily
+from eupg.learn import TorchLearner
+from eupg.learn.noisy_steps import GradientClipping, ModelClipping, gaussian_ratio
+from eupg.learn.torch.noisy import train_noisily
+from eupg.learn.torch.optimiser import TrainingRule
+from eupg.learn.torch.training import threads_for
 from statistical.refuting import ALPHA
 
 RUNS = 3_000
@@ -84,6 +87,9 @@ def set_weights(network: nn.Module, values: np.ndarray) -> nn.Module:
     return network
 
 
+RULE = TrainingRule(learning_rate=1.0, weight_decay=0.0, batch_size=20)
+
+
 def get_weights(network: nn.Module) -> np.ndarray:
     return np.concatenate([p.detach().double().numpy().ravel() for p in network.parameters()])
 
@@ -96,7 +102,7 @@ def ends(start: str, noise, sigma: float, rng: np.random.Generator, runs: int = 
     with threads_for(network):
         for _ in range(runs):
             set_weights(network, STARTS[start])
-            train_noisily(network, X, y, noise=noise, sigma=sigma, batch_size=20, generator=generator, rng=rng)
+            train_noisily(network, X, y, RULE, noise=noise, sigma=sigma, generator=generator, rng=rng)
             found.append(get_weights(network))
     return np.array(found)
 

@@ -9,7 +9,7 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eupg.audit.linkage import linkage
+from eupg.audit.releases.linkage import linkage
 from eupg.data.attribute import Categorical, Numeric, Ordinal, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema

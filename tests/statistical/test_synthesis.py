@@ -16,16 +16,16 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from eupg import EUPG, SklearnLearner
-from eupg.audit.epsilon_bound import epsilon_lower_bound
+from eupg import EUPG
+from eupg.audit.epsilon import epsilon_lower_bound
 from eupg.data.attribute import Categorical, Key, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.protect import synthesis
-from eupg.protect.synthesis import DPSynthesis
-from eupg.protect.synthesis_budget import Budget, Noise
-from eupg.protect.synthesis_features import Feature, Shape
-from eupg.protect.synthesis_tree import Binned, choose_tree, measure
+from eupg.learn import SklearnLearner
+from eupg.protect.synthesis import mechanism as synthesis
+from eupg.protect.synthesis.budget import Budget, Noise
+from eupg.protect.synthesis.mechanism import DPSynthesis
+from eupg.protect.synthesis.questions import Binned, Feature, Shape, choose_tree, measure
 from eupg.rng import Randomness, Seeded
 from statistical.refuting import RARE, chi_square, refuted
 
@@ -267,7 +267,7 @@ def belief(mechanism: DPSynthesis, data: Dataset, seed: int, runs: int) -> np.nd
     """Return what base models, each of a release of its own, think of the person's record."""
     method = EUPG(mechanism, SklearnLearner(), pretrain=1, finetune=1)
     rng = Stream(seed)
-    models = (method.base(data, rng)[0] for _ in range(runs))
+    models = (method.base(data, rng).model for _ in range(runs))
     return np.array([model.predict_proba(np.ones((1, 2)))[0, 1] for model in models])
 
 

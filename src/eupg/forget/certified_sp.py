@@ -3,30 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
 
 from eupg.data.dataset import Dataset
 from eupg.errors import ParameterError
-from eupg.forget.released import Released
+from eupg.forget.durable import KeptState, ServedAlone
+from eupg.forget.released import HistoryElsewhere, Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.guarantees import CertifiedUnlearning
 from eupg.guarantees.wording import REQUESTS_APART
-from eupg.learn.learner import Learner, Model, check_settings
-from eupg.learn.noisy import GradientClipping, ModelClipping, NoisyLearner, NoisySteps, gaussian_epsilon
+from eupg.learn.learner import Learner, Model, check_learner, check_settings
+from eupg.learn.noisy_steps import GradientClipping, ModelClipping, NoisyLearner, NoisySteps, gaussian_epsilon
 from eupg.rng import Randomness
+from eupg.validation import check_below_one
 
 _NOISE = "the noise is pseudo-random and in floating point, and the claim takes it for true Gaussian noise"
-# Settings found by `python -m benchmarks.search_certified_sp`, on held-out training records (docs/results.md).
+# Chosen by `python -m benchmarks.search_certified_sp`, on held-out training records (docs/results.md).
 DEFAULT_STEPS = GradientClipping(start=0.1, gradient=0.01, decay=2.0, step_size=0.1, steps=20)
 
 
 @dataclass(frozen=True)
-class CertifiedSP:
+class CertifiedSP(ServedAlone):
     """Forget by noisy steps on the retained records, from the clipped weights of the served model.
 
-    The steps add fresh Gaussian noise each time, as much as the claim needs; plain fine-tuning with a fresh optimiser
-    fills the rest of the budget. Two such runs, from a model that knew the forgotten records and from one that did
-    not, are (ε, δ)-indistinguishable: whatever was forgotten, and however much.
+    Each step adds fresh Gaussian noise, as much as the claim needs; plain fine-tuning with a new optimiser fills the
+    rest of the budget. Two such runs, from a model that knew the forgotten records and from one that did not, are
+    (ε, δ)-indistinguishable, whatever was forgotten and however much.
 
     Parameters
     ----------
@@ -41,19 +46,20 @@ class CertifiedSP:
     epsilon, delta
         The claim.
     published_calibration
-        Take as little noise as the authors' published code does, which leaves the Rényi order out of its conversion.
-        The claim then says what ε that really gives at ``delta``. (That code also reuses one draw of noise at every
-        step, for which no bound is known; here it is drawn anew.)
+        Use as little noise as the authors' published code, which leaves the Rényi order out of its conversion. The
+        claim then states the ε that really holds at ``delta``. (That code also reuses one draw of noise at every step,
+        for which no bound is known; here each step draws anew.)
 
     Examples
     --------
-    >>> from eupg import TorchLearner
+    >>> from eupg.learn import TorchLearner
     >>> CertifiedSP(TorchLearner()).claimed_epsilon
     1.0
     >>> round(CertifiedSP(TorchLearner(), published_calibration=True).claimed_epsilon, 2)
     6.57
     """
 
+    repair: ClassVar[str] = "the model was changed by noisy steps on the records that are left"
     learner: Learner
     effort: int = 50
     finetune: int = 5
@@ -63,8 +69,7 @@ class CertifiedSP:
     published_calibration: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.learner, type) or not isinstance(self.learner, Learner):
-            raise ParameterError(f"expected a learner such as TorchLearner(), got {self.learner!r}")
+        check_learner(self.learner, "TorchLearner()")
         if not isinstance(self.learner, NoisyLearner):
             raise ParameterError(
                 f"{type(self.learner).__name__} has no gradients, which Certified-SP adds noise to: use TorchLearner, "
@@ -72,15 +77,14 @@ class CertifiedSP:
             )
         if not isinstance(self.noise, (GradientClipping, ModelClipping)):
             raise ParameterError(f"noise must be a GradientClipping or a ModelClipping, got {self.noise!r}")
-        check_settings(self, whole={"effort": 1, "finetune": 1}, positive=("epsilon", "delta"), not_negative=())
-        if self.delta >= 1:
-            raise ParameterError(f"delta must be below 1, got {self.delta!r}: a usual choice is 1e-5")
+        check_settings(self, whole={"effort": 1, "finetune": 1}, positive=("epsilon", "delta"))
+        check_below_one("delta", self.delta)
         if self.published_calibration and not isinstance(self.noise, GradientClipping):
             raise ParameterError("the published calibration is that of gradient clipping: pass a GradientClipping")
 
     @property
     def depends_on_history(self) -> bool:
-        """Forgetting goes on from the served model, so the order of requests makes a difference."""
+        """Forgetting continues from the served model, so the order of requests matters."""
         return True
 
     @property
@@ -105,13 +109,18 @@ class CertifiedSP:
         model = self.learner.fit(data, effort=self.effort, rng=rng.stage("pretrain").generator())
         return self._trained(model, data, Released.of(data), rng.seeded)
 
+    def restore(self, served: Path, parts: Mapping[str, Path], kept: KeptState) -> Trained:
+        """Return the trained model from its file; whose records touched it is known elsewhere."""
+        ids = kept.data.id_set
+        return Trained(self.load(served), kept.data.schema, ids, ids, HistoryElsewhere(), kept.claim, None)
+
     def forget(self, trained: Trained, retained: Dataset, rng: Randomness) -> Trained:
         """Take noisy steps on the retained records, then fine-tune."""
-        kept = kept_ids(trained, retained)
-        return trained if trained.ids <= kept else self.update(trained, retained, rng)
+        nothing_to_undo = trained.ids <= kept_ids(trained, retained)
+        return trained if nothing_to_undo else self.update(trained, retained, rng)
 
     def update(self, trained: Trained, data: Dataset, rng: Randomness) -> Trained:
-        """Fine-tune on these records; with noisy steps first where records have gone."""
+        """Fine-tune on these records, with noisy steps first if records have left."""
         check_same_table(trained, data)
         check_start(data, rng)
         now = data.id_set
@@ -119,7 +128,7 @@ class CertifiedSP:
         seeded = rng.seeded
         if trained.ids <= now:
             model = self.learner.fit(data, effort=self.finetune, rng=stream, start=trained.model)
-            # No new noise: what was forgotten before is still hidden by the old one alone.
+            # No new noise is added: earlier noise alone still hides what was forgotten before.
             seeded = seeded or trained.claim.seeded
         else:
             model = self._noisy.fit_noisy(
@@ -127,7 +136,7 @@ class CertifiedSP:
             )
         released = trained.released.retaining(now)
         new = Released.of(data, key=released.key)
-        return self._trained(model, data, replace(released, kept={**new.kept, **released.kept}), seeded)
+        return self._trained(model, data, replace(released, kept=new.kept.joined(released.kept)), seeded)
 
     @property
     def _noisy(self) -> NoisyLearner:

@@ -1,6 +1,6 @@
 """A base model trained under differential privacy, in place of one trained on protected data (paper, future work).
 
-The flow of EUPG stays as it is: the base model carries the claim, fine-tuning goes on from it with the records
+The flow of EUPG does not change: the base model carries the claim, fine-tuning continues from it with the records
 themselves, and forgetting returns to it.
 """
 
@@ -9,21 +9,25 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 
 from eupg.data.dataset import Dataset
-from eupg.data.picture import require_table
+from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
-from eupg.errors import DataError, ParameterError
+from eupg.errors import ParameterError
+from eupg.forget.protected_training import UnitBudget, without_names
+from eupg.forget.unlearner import check_start
 from eupg.guarantees import DifferentiallyPrivate
-from eupg.learn.dp_sgd import PrivateSteps, Rows, check_network, fit_privately
 from eupg.learn.learner import Learner, Model, check_settings
 from eupg.learn.sampled_gaussian import least_noise
-from eupg.learn.torch_learner import TorchLearner
-from eupg.protect.exact_noise import discrete_laplace, scale_at_least
+from eupg.learn.torch.dp_sgd import PrivateSteps, Rows, check_network, fit_privately
+from eupg.learn.torch.learner import TorchLearner
+from eupg.protect.noise.discrete import discrete_laplace, scale_at_least
 from eupg.protect.units import random_rank, unit_claim, units_of
 from eupg.rng import Randomness
+from eupg.validation import check_below_one
 
 # The part of ε that pays for counting people: at ε = 1 the count is off by about 70, which hardly matters above 1,000.
 COUNTING = 0.02
@@ -32,39 +36,35 @@ _MODEL_ONLY = "the claim is about the model: exact numbers of records that are n
 
 
 @dataclass(frozen=True)
-class DPSGDBase:
-    """Train the base model by DP-SGD, so that whether a person was among the records can hardly be told from it.
+class DPSGDBase(UnitBudget):
+    """Train the base model by DP-SGD, so that it hardly depends on any one person.
 
     Takes the place of a mechanism in :class:`~eupg.forget.eupg.EUPG`, with a learner of networks. The claim is
     (ε, δ)-differential privacy for everything about a person: their presence, all attributes and the label.
 
     Parameters
     ----------
-    epsilon, delta
-        Budget of one person, or of one record where the schema names no person.
-    max_records
-        The most records of one person that are used; of those who have more, some are left out at random. Only asked
-        where the schema names the person.
+    epsilon, delta, max_records
+        As in :class:`~eupg.forget.protected_training.UnitBudget`: the claim, and the most records used per person.
     clip
         The largest norm of one person's gradient.
     batch
-        How many people a step draws on average.
+        The number of people that a step draws on average.
     learning_rate, momentum
         Those of gradient descent; the learner's own settings are for fine-tuning.
     people
-        About how many people there are, if that is public. Otherwise they are counted with noise, for a fiftieth of ε.
+        The approximate number of people, if it is public. Otherwise they are counted with noise, for a fiftieth of ε.
 
     Examples
     --------
-    >>> from eupg import EUPG, TorchLearner
+    >>> from eupg import EUPG
+    >>> from eupg.learn import TorchLearner
     >>> method = EUPG(DPSGDBase(epsilon=1.0), TorchLearner(), pretrain=10, finetune=5, exposure=0.05)
     >>> method.mechanism.delta
     1e-05
     """
 
-    epsilon: float = 1.0
-    delta: float = 1e-5
-    max_records: int = 1
+    accepts: ClassVar[Accepts] = Accepts(DataKind.TABLE, instead="PixelDP, which protects the pictures themselves")
     clip: float = 10.0
     batch: int = 512
     learning_rate: float = 0.03
@@ -72,17 +72,14 @@ class DPSGDBase:
     people: int | None = None
 
     def __post_init__(self) -> None:
-        whole = {"max_records": 1, "batch": 1} | ({} if self.people is None else {"people": 1})
-        positive = ("epsilon", "delta", "clip", "learning_rate")
-        check_settings(self, whole=whole, positive=positive, not_negative=("momentum",))
-        if self.delta >= 1 or self.momentum >= 1:
-            raise ParameterError(
-                f"delta and momentum must be below 1, got {self.delta!r} and {self.momentum!r}: usual are 1e-5 and 0.9"
-            )
+        super().__post_init__()
+        whole = {"batch": 1} | ({} if self.people is None else {"people": 1})
+        check_settings(self, whole=whole, positive=("clip", "learning_rate"))
+        check_below_one("momentum", self.momentum)
 
     def guarantee(self, schema: Schema) -> DifferentiallyPrivate:
         """Return the claim: (ε, δ) for one person, on all attributes and the label."""
-        require_table(schema, "DPSGDBase", "PixelDP, which protects the pictures themselves")
+        check_kind(schema, self)
         who = "records" if schema.subject is None else "people"
         counted = (
             f"a fiftieth of ε pays for counting the {who} with noise"
@@ -92,10 +89,10 @@ class DPSGDBase:
         return unit_claim(self.epsilon, self.delta, schema, (counted, _MODEL_ONLY, _NOISE))
 
     def check_learner(self, learner: Learner) -> None:
-        """Refuse a learner that is not of networks."""
+        """Refuse a learner that does not train networks."""
         if not isinstance(learner, TorchLearner):
             raise ParameterError(
-                f"DP-SGD trains networks, and {type(learner).__name__} is no TorchLearner: use TorchLearner(), or "
+                f"DP-SGD trains networks, and {type(learner).__name__} is not a TorchLearner: use TorchLearner(), or "
                 "protect the data instead, with LocalDP or ProbabilisticKAnonymity"
             )
 
@@ -105,11 +102,10 @@ class DPSGDBase:
         """Train the base model; everything but its noisy steps follows from the schema and the noisy count alone."""
         self.check_learner(learner)
         assert isinstance(learner, TorchLearner)
-        claim, schema = replace(self.guarantee(data.schema), seeded=rng.seeded), _unnamed(data.schema)
-        records = 1 if data.schema.subject is None else int(self.max_records)
+        claim = replace(self.guarantee(data.schema), seeded=rng.seeded)
+        schema, records = without_names(data.schema), self.records_per_unit(data.schema)
         check_network(learner, schema, records=records)
-        if not len(data):
-            raise DataError("there is no record to train on: bring at least one")
+        check_start(data, rng)
         secret = rng.stage("protect")
         rows = rows_of_units(data, records, secret.stage("records"))
         model = fit_privately(
@@ -124,7 +120,7 @@ class DPSGDBase:
         return model, claim
 
     def steps(self, people: int, effort: int) -> PrivateSteps:
-        """Return the steps for about so many people: their number, and the least noise with which the claim holds."""
+        """Return the steps for about this many people: their number, and the least noise with which the claim holds."""
         rate = self.batch / max(people, self.batch)
         count = math.ceil(effort / rate)
         return PrivateSteps(
@@ -139,11 +135,11 @@ class DPSGDBase:
 
     @property
     def _budget(self) -> float:
-        """What is left of ε for the steps."""
+        """The part of ε that is left for the steps."""
         return float(self.epsilon) * (1 - COUNTING if self.people is None else 1.0)
 
     def _count(self, exact: int, rng: Randomness) -> int:
-        """Return how many people there are: as declared, or counted with noise."""
+        """Return the number of people: as declared, or counted with noise."""
         if self.people is not None:
             return int(self.people)
         scale = scale_at_least(1 / (Fraction(float(self.epsilon)) - Fraction(self._budget)))
@@ -151,20 +147,15 @@ class DPSGDBase:
 
 
 def rows_of_units(data: Dataset, records: int, rng: Randomness) -> Rows:
-    """Return one line a unit with the positions of its records, then −1; of more than ``records``, some by chance.
+    """Return one line per unit with the positions of its records, then −1; of more than ``records``, a random choice.
 
-    A unit is a person where the schema names one, else a record. What is drawn for one does not depend on any other.
+    A unit is a person if the schema names one, else a record. The choice for one does not depend on any other.
     """
     if data.schema.subject is None:
         return np.arange(len(data))[:, None]
     unit, rank = units_of(data), random_rank(data, rng)
-    # Nobody fills the places beyond the most records anyone has, so leaving them away changes nothing.
+    # Places beyond the largest number of records of a person would stay empty, so they are left out.
     rows = np.full((int(unit.max()) + 1, min(records, int(rank.max()) + 1)), -1, dtype=np.int64)
     used = rank < records
     rows[unit[used], rank[used]] = np.flatnonzero(used)
     return rows
-
-
-def _unnamed(schema: Schema) -> Schema:
-    """Return the schema without the columns that name records or people, which no model file need mention."""
-    return Schema(tuple(a for a in schema.attributes if a not in (*schema.identifiers, schema.subject)))

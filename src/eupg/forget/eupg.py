@@ -2,26 +2,37 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import hashlib
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import numpy as np
 
-from eupg.data.dataset import Dataset
-from eupg.errors import DataError, ParameterError
+from eupg.data.dataset import Dataset, RecordId
+from eupg.data.ids import IdSet
+from eupg.data.kind import check_kind
+from eupg.errors import DataError, ModelFileError, ParameterError
+from eupg.forget.durable import KeptState, Part
 from eupg.forget.lottery import Lottery, Rows
 from eupg.forget.protected_training import ProtectedTraining
-from eupg.forget.released import Released
+from eupg.forget.released import HistoryElsewhere, Released
 from eupg.forget.scored_base import ScoredBase, scored
-from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
-from eupg.guarantees import Guarantee
+from eupg.forget.summed_base import SummedBase
+from eupg.forget.unlearner import Trained, check_history, check_same_table, check_start, ids_with, ids_without, kept_ids
+from eupg.guarantees import Guarantee, KAnonymous
 from eupg.guarantees.guarantee import assuming, both
 from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART
-from eupg.learn.learner import Learner, Model, Scoring
-from eupg.protect.mechanism import Mechanism
+from eupg.learn.learner import Learner, Model, Scoring, Summing, Sums
+from eupg.progress import SILENT, Progress
+from eupg.protect.kanonymity import with_shared
+from eupg.protect.mechanism import Grouping, Mechanism
+from eupg.protect.microaggregation.groups import Groups
+from eupg.protect.release import Release
 from eupg.rng import Randomness
 from eupg.validation import check_whole, is_share
 
-Memory = Model | ScoredBase
+Memory = Model | ScoredBase | SummedBase
 # A model is never fitted on fewer people than this where people are drawn: it would be about them alone.
 FEWEST_EXPOSED = 10
 # With so many expected, about one draw in 200 is below the fewest.
@@ -30,6 +41,34 @@ TOPPED_UP = (
     "people who leave the sample of those seen raw are replaced by others, so whom the model is fitted on depends on "
     "who left before"
 )
+
+
+@dataclass(frozen=True, eq=False)
+class Base:
+    """A base model, and what is known about the release behind it. The release itself is not kept.
+
+    Parameters
+    ----------
+    model
+        The model.
+    claim
+        What the release claims for one of its records.
+    released
+        Who took part in the release.
+    release_digest
+        SHA-256 of the release; None where training itself is protected, so that the model is all that is released.
+    groups
+        The group of each record in the release, where the mechanism forms groups.
+    """
+
+    model: Model
+    claim: Guarantee
+    released: Released
+    release_digest: str | None = None
+    groups: Groups | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_history(self.claim, self.released)
 
 
 @dataclass(frozen=True)
@@ -77,15 +116,16 @@ class EUPG:
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {self.learner!r}")
         if isinstance(self.mechanism, ProtectedTraining):
             self.mechanism.check_learner(self.learner)
-        second = self.learner if self.finetuner is None else self.finetuner
+        second = self._second
         if isinstance(second, type) or not isinstance(second, Learner):
             raise ParameterError(f"expected a learner such as XGBoostLearner(), got {second!r}")
         if not is_share(self.exposure):
             raise ParameterError(f"exposure is a share of people from 0 to 1, got {self.exposure!r}")
         for name, value, least in (("pretrain", self.pretrain, 1), ("finetune", self.finetune, 0)):
             check_whole(name, value, at_least=least)
-        # A base model that is served as it is need not be one to go on from.
-        stuck = next((learner for learner in (self.learner, second) if not learner.warm_starts), None)
+        # A base model that is served as it is, or of which the leaves alone are used, need not be one to go on from.
+        needed = (second,) if isinstance(second, Summing) else (self.learner, second)
+        stuck = next((learner for learner in needed if not learner.warm_starts), None)
         if self.sees_raw and stuck is not None:
             raise ParameterError(
                 f"{stuck!r} cannot go on from a given model, which EUPG needs: use one that can, or Retrain, or serve "
@@ -99,38 +139,45 @@ class EUPG:
 
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Protect, pre-train on the release alone, fine-tune on the records."""
-        base, claim = self.base(data, rng)
-        return self.resume(base, claim, data, rng)
+        return self.resume(self.base(data, rng), data, rng)
 
-    def base(self, data: Dataset, rng: Randomness) -> tuple[Model, Guarantee]:
-        """Return the base model and what is claimed for it: the only step at which protection is made."""
+    def base(
+        self, data: Dataset, rng: Randomness, *, released: Released | None = None, progress: Progress = SILENT
+    ) -> Base:
+        """Make a release and a base model from it: the only step that protects.
+
+        Who takes part in the release is noted from the records, unless that history is kept elsewhere.
+        """
         check_start(data, rng)
+        check_kind(data.schema, self.mechanism, self.learner, self.finetuner)
+        released = Released.of(data) if released is None else released
         if isinstance(self.mechanism, ProtectedTraining):
-            return self.mechanism.pretrain(data, self.learner, effort=self.pretrain, rng=rng)
-        release = self.mechanism.protect(data, rng.stage("protect"))
-        model = self.learner.fit(release, effort=self.pretrain, rng=rng.stage("pretrain").generator())
-        return model, release.guarantee
+            with progress.step("pretrain"):
+                model, claim = self.mechanism.pretrain(data, self.learner, effort=self.pretrain, rng=rng)
+            return Base(model, claim, released)
+        groups = None
+        with progress.step("protect"):
+            if isinstance(self.mechanism, Grouping):
+                release, groups = self.mechanism.protect_in_groups(data, rng.stage("protect"))
+            else:
+                release = self.mechanism.protect(data, rng.stage("protect"))
+        with progress.step("pretrain"):
+            model = self.learner.fit(release, effort=self.pretrain, rng=rng.stage("pretrain").generator())
+        claim = release.guarantee
+        if isinstance(claim, KAnonymous) and claim.shared is None and groups is not None:
+            claim = with_shared(claim, data, groups)
+        return Base(model, claim, released, _digest(release), groups)
 
-    def resume(
-        self,
-        base: Model,
-        claim: Guarantee,
-        data: Dataset,
-        rng: Randomness,
-        *,
-        lottery: Lottery | None = None,
-        released: Released | None = None,
-    ) -> Trained:
-        """Fine-tune a base model that was made before from a release of exactly these records.
+    def resume(self, base: Base, data: Dataset, rng: Randomness, *, lottery: Lottery | None = None) -> Trained:
+        """Fine-tune a base model that was made before.
 
-        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before. Who had a part in
-        the release is noted from the records, unless a history is given.
+        Who may be seen raw is drawn now, unless a lottery is given in which that was decided before.
         """
         if lottery is None:
             self._check_enough(data)
             lottery = self.lottery(rng)
-        released = Released.of(data) if released is None else released
-        return self._serve(base, self.claim(claim, data), data, lottery, released, rng)
+        released = base.released.retaining(data.id_set)
+        return self._serve(base.model, self.claim(base.claim, data), data, lottery, released, rng)
 
     def lottery(self, rng: Randomness) -> Lottery | None:
         """Return a new lottery over who may be seen raw; none where everyone is."""
@@ -153,6 +200,94 @@ class EUPG:
         # Always from the base model, never from the served one: that is the whole argument.
         return self._serve(_memory(trained), trained.claim, data, lottery, released, rng)
 
+    def erase(self, trained: Trained, rows: Dataset) -> Trained:
+        """Return the model that :meth:`forget` would, from the records that leave instead of those that stay.
+
+        The sums over these records are subtracted; the records are then dropped. The finetuner must be one that works
+        with sums, such as :class:`~eupg.learn.leaves.leaf_ridge.LeafRidge`, and everyone must be seen raw.
+        """
+        memory, learner = self._summed(trained)
+        ids = ids_without(trained, rows)
+        released = trained.released.without(rows.id_set)
+        return self._from_sums(trained, ids, released, memory.sums.minus(learner.sums(rows, start=memory.base)))
+
+    def add(self, trained: Trained, rows: Dataset) -> Trained:
+        """Return the model that :meth:`update` would for all records, from the new ones alone."""
+        memory, learner = self._summed(trained)
+        ids = ids_with(trained, rows)
+        released = trained.released.joined(rows.id_set)
+        return self._from_sums(trained, ids, released, memory.sums.plus(learner.sums(rows, start=memory.base)))
+
+    def _summed(self, trained: Trained) -> tuple[SummedBase, Summing]:
+        memory, learner = trained.memory, self._second
+        if trained.lottery is not None or not (isinstance(memory, SummedBase) and isinstance(learner, Summing)):
+            raise ParameterError(
+                "records can be subtracted or added where exposure is 1, the finetuner is one such as LeafRidge, and "
+                "the model was fitted with it: call forget with the records that stay, or update with all records"
+            )
+        return memory, learner
+
+    def _from_sums(self, trained: Trained, ids: Set[RecordId], released: Released, sums: Sums) -> Trained:
+        memory, learner = self._summed(trained)
+        if not ids:
+            return replace(trained, model=memory.base, ids=ids, kept=ids, released=released, memory=memory.base)
+        model = learner.fit_sums(sums, effort=self.finetune, start=memory.base)
+        summed = SummedBase(memory.base, sums)
+        return replace(trained, model=model, ids=ids, kept=ids, released=released, memory=summed)
+
+    @property
+    def subtracts(self) -> bool:
+        """Whether :meth:`erase` and :meth:`add` can be used."""
+        return self.exposure == 1 and self.finetune > 0 and isinstance(self._second, Summing)
+
+    @property
+    def repair(self) -> str:
+        """What forgetting does to a model that saw the records."""
+        if self.subtracts:
+            return "their part in its sums was subtracted, and the model was computed again from the base model"
+        return "the base model was fine-tuned again on the records that are left"
+
+    def save(self, model: Model, path: Path) -> None:
+        """Write a fine-tuned model."""
+        self._writer.save(model, path)
+
+    def load(self, path: Path) -> Model:
+        """Read a served model back: a fine-tuned one, or the base model."""
+        if self._writer is self.learner:
+            return self.learner.load(path)
+        try:
+            return self._writer.load(path)
+        except ModelFileError:
+            return self.learner.load(path)
+
+    def parts(self, trained: Trained) -> Mapping[str, Part]:
+        """Return the base model, and the sums over the records if the finetuner works with sums."""
+        memory = _memory(trained)
+        base = memory if isinstance(memory, Model) else memory.base
+        parts = {"base": Part(base, lambda path: self.learner.save(base, path))}
+        if isinstance(memory, SummedBase):
+            sums, second = memory.sums, self._summed(trained)[1]
+            parts["sums"] = Part(sums, lambda path: second.save_sums(sums, path, start=base))
+        return parts
+
+    def restore(self, served: Path, parts: Mapping[str, Path], kept: KeptState) -> Trained:
+        """Return the trained model from its files, the base model in place of the served one, which it never needs."""
+        base, second = self.learner.load(parts["base"]), self._second
+        memory: Memory = base
+        if "sums" in parts and isinstance(second, Summing):
+            memory = SummedBase(base, second.load_sums(parts["sums"]))
+        ids, known = kept.data.id_set, HistoryElsewhere()
+        return Trained(base, kept.data.schema, kept.ids, ids, known, kept.claim, memory, kept.lottery)
+
+    @property
+    def _writer(self) -> Learner:
+        """What writes fine-tuned models: the learner, unless the finetuner makes another kind."""
+        return self._second if isinstance(self._second, Summing) else self.learner
+
+    @property
+    def _second(self) -> Learner:
+        return self.learner if self.finetuner is None else self.finetuner
+
     def _serve(
         self,
         memory: Memory,
@@ -163,16 +298,23 @@ class EUPG:
         rng: Randomness,
     ) -> Trained:
         kept = data.id_set
-        base = memory.base if isinstance(memory, ScoredBase) else memory
+        base = memory.base if isinstance(memory, ScoredBase | SummedBase) else memory
         exposed = _exposed(data, lottery)
         seen = data if exposed.all() else data.select(exposed)
         if self.finetune == 0 or not len(seen):
             return Trained(base, data.schema, frozenset(), kept, released, claim, base, lottery)
-        learner = self.learner if self.finetuner is None else self.finetuner
+        learner = self._second
         effort, generator = self.finetune, rng.stage("finetune").generator()
+        if isinstance(learner, Summing):
+            summed = SummedBase(base, learner.sums(seen, start=base))
+            model = learner.fit_sums(summed.sums, effort=effort, start=base)
+            # People leave one at a time here: nobody else's id is copied when they do.
+            ids = IdSet(kept)
+            seen_ids = ids if seen is data else seen.id_set
+            return Trained(model, data.schema, seen_ids, ids, released, claim, summed, lottery)
         if isinstance(learner, Scoring) and learner.uses_scores:
             # The new scores are those of the people seen now: nothing stays of who left.
-            known = scored(memory, seen.X, learner)
+            known = scored(memory if isinstance(memory, ScoredBase) else base, seen.X, learner)
             model = learner.fit_scored(seen, effort=effort, rng=generator, start=base, scores=known.scores)
             return Trained(model, data.schema, seen.id_set, kept, released, claim, known, lottery)
         model = learner.fit(seen, effort=effort, rng=generator, start=base)
@@ -226,7 +368,13 @@ def _exposed(data: Dataset, lottery: Lottery | None) -> Rows:
     return drawn if enough else np.zeros(len(data), dtype=bool)
 
 
+def _digest(release: Release) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(release.X).tobytes())
+    digest.update(np.ascontiguousarray(release.y).tobytes())
+    return digest.hexdigest()
+
+
 def _memory(trained: Trained) -> Memory:
-    if not isinstance(trained.memory, Model | ScoredBase):
+    if not isinstance(trained.memory, Model | ScoredBase | SummedBase):
         raise ParameterError("this model was not trained by EUPG: forget with the method that trained it")
     return trained.memory

@@ -8,7 +8,7 @@ own. The key is drawn from the operating system, so nobody can foresee a coin; i
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -33,12 +33,15 @@ class Lottery:
         Makes the digests that decide; without it they say nothing.
     drawn_before, passed_before
         Digests of people whose decision was made under another key, or by a top-up. They keep it.
+    decided
+        The same by name, for as long as the names are in memory: no digest is computed for these people.
     """
 
     share: float
     key: bytes = field(repr=False)
     drawn_before: frozenset[int] = field(default=frozenset(), repr=False)
     passed_before: frozenset[int] = field(default=frozenset(), repr=False)
+    decided: Mapping[str, bool] = field(default_factory=dict, repr=False)
 
     @classmethod
     def start(cls, share: float, rng: Randomness) -> Lottery:
@@ -49,12 +52,25 @@ class Lottery:
         """Return the lottery in which these people keep the decisions that were made for them before."""
         yes = frozenset(map(self._digest, drawn))
         no = frozenset(map(self._digest, passed))
-        return replace(self, drawn_before=self.drawn_before | yes, passed_before=(self.passed_before | no) - yes)
+        before, after = self.drawn_before | yes, (self.passed_before | no) - yes
+        # Whoever is named here is found by digest from now on.
+        named = yes | no
+        decided = {name: was for name, was in self.decided.items() if self._digest(name) not in named}
+        return replace(self, drawn_before=before, passed_before=after, decided=decided if named else self.decided)
+
+    def deciding(self, decided: Mapping[str, bool]) -> Lottery:
+        """Return the lottery in which these people keep the decisions that were made for them before, by name."""
+        return replace(self, decided={**self.decided, **decided})
 
     def drawn(self, data: Dataset) -> Rows:
         """Tell for each record whether its person is drawn."""
-        people, place = np.unique(data.subjects, return_inverse=True)
-        return self._people(people)[place]
+        names = data.subjects.tolist()
+        decisions = list(map(self.decided.get, names))
+        unknown = {name for name, was in zip(names, decisions, strict=True) if was is None}
+        if unknown:
+            new = {name: self._decide(name) for name in unknown}
+            decisions = [new[name] if was is None else was for name, was in zip(names, decisions, strict=True)]
+        return np.array(decisions, dtype=bool)
 
     def topped_up(self, data: Dataset, rng: Randomness) -> Lottery:
         """Return the lottery with further people drawn, all equally likely, until the share of people is reached."""
@@ -68,6 +84,9 @@ class Lottery:
         return np.fromiter((self._decide(name) for name in people.tolist()), dtype=bool, count=len(people))
 
     def _decide(self, name: str) -> bool:
+        known = self.decided.get(name)
+        if known is not None:
+            return known
         digest = self._digest(name)
         if digest in self.drawn_before:
             return True

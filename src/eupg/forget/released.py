@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from eupg.data.dataset import Dataset, RecordId
-from eupg.errors import WorkspaceState
+from eupg.data.ids import IdMap
+from eupg.errors import WrongState
 
 _ELSEWHERE = (
     "expected a model that knows who had a part in its releases, got one whose workspace keeps that history: "
@@ -37,8 +38,8 @@ class Released:
         Makes the digests; without it they say nothing.
     """
 
-    kept: Mapping[RecordId, str] = field(default_factory=dict)
-    gone: Mapping[str, str] = field(default_factory=dict)
+    kept: IdMap = field(default_factory=IdMap)
+    gone: IdMap = field(default_factory=IdMap)
     key: bytes = field(default=b"", repr=False)
 
     @property
@@ -52,19 +53,24 @@ class Released:
         key = os.urandom(32) if key is None else key
         people, place = np.unique(data.subjects, return_inverse=True)
         digests = [_digest(key, person) for person in people.tolist()]
-        return cls({name: digests[i] for name, i in zip(data.ids.tolist(), place.tolist(), strict=True)}, {}, key)
+        named = {name: digests[i] for name, i in zip(data.ids.tolist(), place.tolist(), strict=True)}
+        return cls(IdMap(named), IdMap(), key)
 
-    def retaining(self, ids: frozenset[RecordId]) -> Released:
+    def retaining(self, ids: Set[RecordId]) -> Released:
         """Return the same for a table that holds these records: others are forgotten, some may have come back."""
-        # Most stay: a copy, less the few who go, is far quicker than asking for each.
-        kept, gone = dict(self.kept), dict(self.gone)
-        for name in self.kept.keys() - ids:
-            gone[_digest(self.key, name)] = kept.pop(name)
-        for name in ids - kept.keys() if gone and len(ids) > len(kept) else ():
-            person = gone.pop(_digest(self.key, name), None)
-            if person is not None:
-                kept[name] = person
-        return Released(kept, gone, self.key)
+        stayed = self.without(self.kept.keys() - ids)
+        return stayed.joined(ids - stayed.kept.keys()) if stayed.gone and len(ids) > len(stayed.kept) else stayed
+
+    def without(self, names: Set[RecordId]) -> Released:
+        """Return the same after these records left."""
+        gone = {_digest(self.key, name): self.kept[name] for name in names if name in self.kept}
+        return Released(self.kept.without(names), self.gone.joined(gone), self.key)
+
+    def joined(self, names: Set[RecordId]) -> Released:
+        """Return the same after these records came: some may have had a part in the release and left since."""
+        digests = {name: _digest(self.key, name) for name in names} if self.gone else {}
+        back = {name: self.gone[digest] for name, digest in digests.items() if digest in self.gone}
+        return Released(self.kept.joined(back), self.gone.without(digests.values()), self.key)
 
     def count(self, records: Dataset) -> int:
         """Count these records as far as they were released, and those of the same people forgotten before."""
@@ -88,17 +94,25 @@ class HistoryElsewhere(Released):
         """Tell that there is a history, although it is not here."""
         return False
 
-    def retaining(self, ids: frozenset[RecordId]) -> HistoryElsewhere:
+    def retaining(self, ids: Set[RecordId]) -> HistoryElsewhere:
         """Return the same: whoever keeps the history keeps it up to date."""
+        return self
+
+    def without(self, names: Set[RecordId]) -> HistoryElsewhere:
+        """Return the same, as :meth:`retaining` does."""
+        return self
+
+    def joined(self, names: Set[RecordId]) -> HistoryElsewhere:
+        """Return the same, as :meth:`retaining` does."""
         return self
 
     def count(self, records: Dataset) -> int:
         """Refuse to count records that are not known here."""
-        raise WorkspaceState(_ELSEWHERE)
+        raise WrongState(_ELSEWHERE)
 
     def others(self, records: Dataset) -> int:
         """Refuse to count records that are not known here."""
-        raise WorkspaceState(_ELSEWHERE)
+        raise WrongState(_ELSEWHERE)
 
 
 def _digest(key: bytes, name: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -46,20 +47,15 @@ class Trained:
 
     model: Model
     schema: Schema
-    ids: frozenset[RecordId]
-    kept: frozenset[RecordId]
+    ids: Set[RecordId]
+    kept: Set[RecordId]
     released: Released
     claim: Guarantee
     memory: object
     lottery: Lottery | None = None
 
     def __post_init__(self) -> None:
-        # Without a history everybody would seem to be new, and be told that nothing of them remains.
-        if self.released.empty and not isinstance(self.claim, Exact):
-            raise ParameterError(
-                f"a claim of {self.claim.notion} needs the records behind it, got none: "
-                "pass Released.of(data) with the records that were released"
-            )
+        check_history(self.claim, self.released)
 
     def claim_for(self, records: Dataset) -> Guarantee:
         """Return what will hold for the person these records belong to, once all of them are forgotten.
@@ -117,6 +113,39 @@ def kept_ids(trained: Trained, retained: Dataset) -> frozenset[RecordId]:
             "to add records call update; to forget pass a part of the records it was trained on"
         )
     return ids
+
+
+def ids_without(trained: Trained, rows: Dataset) -> Set[RecordId]:
+    """Return the ids that are left once these records leave; one that the model does not know is an error."""
+    check_same_table(trained, rows)
+    unknown = rows.id_set - trained.kept
+    if unknown:
+        raise UnknownRecord(
+            f"{len(unknown)} of {len(rows)} records to erase are not known to this model, first {min(unknown)!r}: "
+            "never there, or already erased"
+        )
+    return trained.kept - rows.id_set
+
+
+def ids_with(trained: Trained, rows: Dataset) -> Set[RecordId]:
+    """Return the ids with those of new records; one that the model knows already is an error."""
+    check_same_table(trained, rows)
+    taken = rows.id_set & trained.kept
+    if taken:
+        raise DataError(
+            f"{len(taken)} of {len(rows)} new records have ids that are taken, first {min(taken)!r}: every record "
+            "needs its own"
+        )
+    return trained.kept | rows.id_set
+
+
+def check_history(claim: Guarantee, released: Released) -> None:
+    """Refuse a claim without a history: everybody would seem to be new, and be told that nothing of them remains."""
+    if released.empty and not isinstance(claim, Exact):
+        raise ParameterError(
+            f"a claim of {claim.notion} needs the records behind it, got none: "
+            "pass Released.of(data) with the records that were released"
+        )
 
 
 def check_same_table(trained: Trained, data: Dataset) -> None:

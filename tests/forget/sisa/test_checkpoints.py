@@ -10,11 +10,14 @@ import numpy as np
 import pytest
 import torch
 
-from eupg import EUPG, MLP, LocalDP, Retrain, Seeded, XGBoostLearner
+from eupg import EUPG, Retrain, Seeded
 from eupg.errors import DataError, StorageError
-from eupg.forget.sisa import SISA
+from eupg.forget.sisa.method import SISA
 from eupg.forget.storage import Storage, storage
-from eupg.learn.torch_steps import Rule, moments_of, train
+from eupg.learn import MLP, XGBoostLearner
+from eupg.learn.torch.optimiser import TrainingRule
+from eupg.learn.torch.training import train
+from eupg.protect import LocalDP
 from forget.families import FAMILIES, FAST, files, names, place, same
 from people import people
 
@@ -96,7 +99,7 @@ def test_resuming_from_a_file_is_never_having_stopped(tmp_path):
 def test_two_parts_of_a_schedule_are_the_whole():
     """Weights, moments and learning rate go on: epochs in two parts equal the same epochs in one, bit for bit."""
     X, y = torch.randn(40, 3, generator=torch.Generator().manual_seed(1)), torch.arange(40) % 2
-    rule, networks = Rule(0.01, 1e-4, 8), []
+    rule, networks = TrainingRule(0.01, 1e-4, 8), []
     for parts in (((0.0, 1.0),), ((0.0, 0.5), (0.5, 1.0))):
         with torch.random.fork_rng():
             torch.manual_seed(1)
@@ -104,8 +107,9 @@ def test_two_parts_of_a_schedule_are_the_whole():
         generator, moments = torch.Generator().manual_seed(2), None
         for part in parts:
             steps = 40 // len(parts)
-            optimiser = train(network, X, y, rule, steps=steps, generator=generator, part=part, moments=moments)
-            moments = moments_of(optimiser, network)
+            moments = train(
+                network, X, y, rule, steps=steps, generator=generator, part=part, moments=moments, keep=True
+            )
         networks.append(network)
     for a, b in zip(*(network.parameters() for network in networks), strict=True):
         torch.testing.assert_close(a, b, rtol=0, atol=0)

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eupg import Secret, Seeded
-from eupg.forget.sharding import Sharding
-from eupg.forget.sisa import SISA
-from eupg.forget.stages import Plan
+from eupg.forget.sisa.method import SISA
+from eupg.forget.sisa.sharding import Sharding
+from eupg.forget.sisa.stages import Plan
 from eupg.guarantees import Exact, Unit
 from eupg.guarantees.wording import REQUESTS_APART
 from forget.families import FAST, Noting, late, place

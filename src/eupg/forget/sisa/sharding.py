@@ -1,7 +1,7 @@
-"""Which shard and slice a record belongs to: by keyed digest, so that one person's leaving moves nobody else.
+"""The shard and slice of each record: by keyed digest, so that a person who leaves does not move anyone else.
 
-A balanced deal of cards would: who sits where would then depend on who was there. With a digest each person's place is
-drawn for them alone, uniformly, and the shards of the people who stay are those of a training without the one who left.
+In a balanced deal a person's place would depend on who else was there. A digest draws each person's place uniformly and
+for that person alone, so the shards of those who stay are those of a training without the person who left.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,13 +28,13 @@ class Sharding:
     Parameters
     ----------
     key
-        Makes the digests.
+        The key of the digests.
     shards, slices
         Place p is slice ``p % slices`` of shard ``p // slices``.
     unit
         Whether all records of a person share a place.
     cuts
-        Where one place ends and the next begins, when people are ordered by the likelihood that they will ask.
+        Where one place ends and the next begins, when people are ordered by the likelihood of a request.
     """
 
     key: bytes = field(repr=False)
@@ -54,7 +54,7 @@ class Sharding:
         unit: Unit,
         likelihood: Mapping[str, float] | None,
     ) -> Sharding:
-        """Draw a rule; with likelihoods, so that places hold equally many and the likeliest sit in the last ones."""
+        """Draw a rule; with likelihoods, one with equally full places and the likeliest people in the last ones."""
         rule = cls(rng.words(4).tobytes(), shards, slices, unit)
         if likelihood is None:
             return rule
@@ -63,7 +63,7 @@ class Sharding:
         )
         places = shards * slices
         cuts = tuple(ranked[len(ranked) * i // places] for i in range(1, places)) if ranked else ()
-        return cls(rule.key, shards, slices, unit, cuts)
+        return replace(rule, cuts=cuts)
 
     def places(self, data: Dataset, likelihood: Mapping[str, float] | None) -> Places:
         """Return the place of each record."""

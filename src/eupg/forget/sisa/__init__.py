@@ -1,0 +1,1 @@
+"""SISA: one model per shard, retrained from the slice that held the forgotten record."""
