@@ -3,11 +3,20 @@
 import numpy as np
 import pytest
 
-from eupg.audit.signals import Kind, Signals
+from eupg.audit.membership.signals import SignalKind, Signals
 
 
 def simulated(
-    seed, *, records=400, models=8, remembers=1.0, queries=1, population=0, kind=Kind.MARGIN, inside=None, noise=0.5
+    seed,
+    *,
+    records=400,
+    models=8,
+    remembers=1.0,
+    queries=1,
+    population=0,
+    kind=SignalKind.MARGIN,
+    inside=None,
+    noise=0.5,
 ):
     """Return signals and the members: the first half. The target remembers them by so much, reference models by one."""
     rng = np.random.default_rng(seed)
@@ -18,7 +27,7 @@ def simulated(
         inside = np.stack([halves, ~halves], axis=1).reshape(models, total)
     target = ease + rng.normal(0, noise, (total, queries)) + remembers * members[:, None]
     references = ease + rng.normal(0, noise, (len(inside), total, queries)) + inside[:, :, None]
-    if kind is Kind.PROBABILITY:
+    if kind is SignalKind.PROBABILITY:
         target, references = 1 / (1 + np.exp(-target)), 1 / (1 + np.exp(-references))
 
     def part(rows, **more):

@@ -14,6 +14,7 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from people import people
 from pictures import pictures
+from vectors import vectors
 
 LABEL = Categorical(name="ill", role=Role.LABEL, categories=("no", "yes"))
 SCHEMA = Schema(
@@ -163,7 +164,7 @@ def test_report_reads_well_and_is_plain():
 
 def test_unusable_input_is_refused():
     gone = records([[30, 100, 0, 0]])
-    with pytest.raises(DataError, match="must be under the same schema: load both with one"):
+    with pytest.raises(DataError, match="must have the same schema: load both with one"):
         near_duplicates(gone, people(5))
     with pytest.raises(DataError, match="expected records on both sides, got 0 forgotten and 4 retained"):
         near_duplicates(records([]), KEPT)
@@ -236,5 +237,19 @@ def test_report_that_was_read_back_says_the_same_and_has_no_parts():
     report = near_duplicates(records([[30, 100, 0, 0]], [1]), KEPT)
     again = DuplicateReport.from_json(report.to_json())
     assert (again, again.sentence()) == (report, report.sentence())
-    with pytest.raises(ParameterError, match="no part about single records"):
+    with pytest.raises(ParameterError, match="no results for single records"):
         again.of(np.array([0]))
+
+
+def test_vectors_are_compared_by_their_distance_and_bytes():
+    data = vectors(400, 30, named=False)
+    ours, theirs = data.select(np.arange(400) < 5), data.select(np.arange(400) >= 5)
+    X, y = theirs.X.copy(), theirs.y.copy()
+    X[7], y[7] = ours.X[0], 1 - ours.y[0]
+    # Towards zero, so that the vector is not too long.
+    X[8] = np.trunc(ours.X[1] * 0.97)
+    report = near_duplicates(ours, dataclasses.replace(theirs, X=X, y=y), tolerance=0.05)
+    assert (report.same_label, report.other_label, report.near, report.attributes) == (0, 1, 2, 1)
+    assert report.distances[0] == 0
+    assert report.distances[1] == pytest.approx(0.03, abs=1e-3)
+    assert np.isinf(report.distances[2:]).all()

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 import eupg
-from eupg import EUPG, ProbabilisticKAnonymity, Retrain, Seeded, XGBoostLearner
+from eupg import EUPG, Retrain, Seeded
 from eupg.audit import VersionsReport, compare_versions
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
+from eupg.learn import XGBoostLearner
+from eupg.protect import ProbabilisticKAnonymity
 from people import people as families
 
 LEARNER = XGBoostLearner(threads=1, max_depth=3)
@@ -109,8 +111,8 @@ def test_report_is_written_without_single_people():
     assert "Claims cover the newest model alone" in report.sentence()
     assert f"{report.auc:.1f} % of cases" in report.sentence()
     assert "3 people erased in 3 erasures" in report.sentence()
-    assert eupg.compare_versions is compare_versions
-    assert eupg.VersionsReport is VersionsReport
+    assert eupg.audit.compare_versions is compare_versions
+    assert eupg.audit.VersionsReport is VersionsReport
 
 
 def test_bad_input_is_named():

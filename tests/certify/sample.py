@@ -5,19 +5,21 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from eupg.certify.body import Body, Deletion, Derived, LedgerHead, Method, Provenance, Request
+from eupg.certify.body import Body, CertifiedMethod, CertifiedRequest, Deletion, Derived, LedgerHead, Provenance
 from eupg.certify.certificate import Certificate, sign
 from eupg.certify.claimed import Claimed
+from eupg.certify.issuer import Issuer
 from eupg.certify.keys import PublicKey, SigningKey
-from eupg.certify.measured import Kind, Measurement
-from eupg.guarantees import DifferentiallyPrivate, Exact, Guarantee, KAnonymous
+from eupg.certify.measured import Measurement, MeasurementKind
+from eupg.guarantees import DifferentiallyPrivate, Exact, Guarantee, KAnonymous, Unit
 
 LABEL = "visits"
 FEATURES = ("age", "gender", "income", "coinsurance", "illnesses")
-SHARED = ((LABEL, 0.29),)
+SHARED = {LABEL: 0.29}
 LINKING = KAnonymous(k=30, covers=FEATURES, leaves_open=(LABEL,), shared=SHARED).for_person(3)
 PRIVATE = DifferentiallyPrivate(epsilon=1.0, covers=FEATURES, leaves_open=(LABEL,)).for_person(3)
 EXACT = Exact()
+ISSUER = Issuer(name="Example Clinic", contact="Data-protection officer, privacy@clinic.example", reference="2025/117")
 
 AUDIT: dict[str, Any] = {
     "model": "EUPG, k=30", "attack": "RMIA", "parameters": {"gamma": 2.0, "a": 0.3}, "members": 3, "nonmembers": 800,
@@ -34,14 +36,14 @@ def key(seed: int = 1) -> SigningKey:
     return SigningKey(PublicKey(private.public_key().public_bytes_raw()), private)
 
 
-def request(**changes: Any) -> Request:
+def request(**changes: Any) -> CertifiedRequest:
     given: dict[str, Any] = {
-        "id": "r-0123456789abcdef", "unit": "person", "digest": "5a" * 16,
+        "id": "r-0123456789abcdef", "unit": Unit.PERSON, "digest": "5a" * 16,
         "received": "2025-01-31T09:30:00.000000+00:00", "accepted": "2025-02-01T08:00:00Z",
         "completed": "2025-02-03T16:45:12Z", "due": "2025-02-28", "identity_verified": True, "records_erased": 3,
         "people_known": True, "together": 4,
     }  # fmt: skip
-    return Request(**(given | changes))
+    return CertifiedRequest(**(given | changes))
 
 
 def measures(guarantee: Guarantee) -> list[Measurement]:
@@ -53,7 +55,7 @@ def measures(guarantee: Guarantee) -> list[Measurement]:
     found.append(Measurement.audit(AUDIT, "RMIA on EUPG, k=30: not told apart from chance, too wide to find much."))
     found.append(
         Measurement.of(
-            Kind.EXPOSURE, "largest change of a prediction 0.02", "The person's predictions moved.", {"n": 3}
+            MeasurementKind.EXPOSURE, "largest change of a prediction 0.02", "The person's predictions moved.", {"n": 3}
         )
     )
     return found
@@ -63,7 +65,7 @@ def body(guarantee: Guarantee = LINKING, *, seeded: bool = False, **changes: Any
     given: dict[str, Any] = {
         "issued": "2025-02-03T17:00:00Z",
         "request": request(),
-        "method": Method(
+        "method": CertifiedMethod(
             name="EUPG", mechanism="ProbabilisticKAnonymity(k=30)", learner="XGBoostLearner()",
             parameters={"k": 30, "pretrain": 100, "finetune": 5}, seeded=seeded,
         ),
@@ -98,15 +100,15 @@ def crowded() -> Certificate:
     return sign(
         dataclasses.replace(
             whole,
-            measured=measured,
-            deleted=deleted,
+            measured=tuple(measured),
+            deleted=tuple(deleted),
             assumed=(*whole.assumed, *[long] * 9),
             not_covered=(*whole.not_covered, *[long] * 9),
             method=dataclasses.replace(whole.method, name=long, mechanism=long, learner=long),
             provenance=dataclasses.replace(
                 whole.provenance,
                 libraries={f"library {i}": long for i in range(20)},
-                data_derived=[Derived(what=long, source=long)] * 20,
+                data_derived=(Derived(what=long, source=long),) * 20,
             ),
         ),
         key(),

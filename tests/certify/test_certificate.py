@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import traceback
 
 import pytest
 from hypothesis import given
@@ -9,17 +10,17 @@ from hypothesis import strategies as st
 
 from certify import sample
 from eupg.audit.duplicates import near_duplicates
-from eupg.audit.loss import LossAttack
-from eupg.audit.report import report
-from eupg.certify.body import FIRST_FORMAT, Body, LedgerHead
+from eupg.audit.membership.loss import LossAttack
+from eupg.audit.membership.report import report
+from eupg.certify.body import FIRST_FORMAT, Body, Derived, LedgerHead
 from eupg.certify.certificate import Certificate, sign
 from eupg.certify.claimed import Claimed
-from eupg.certify.measured import Kind, Measurement
+from eupg.certify.measured import Measurement, MeasurementKind
 from eupg.certify.render import page
-from eupg.certify.verify import verify
-from eupg.certify.wording import EARLIER_MODELS
+from eupg.certify.verification import verify
+from eupg.certify.wording import ALL_VERSIONS, EARLIER_MODELS
 from eupg.errors import CertificateInvalid, CertificateRefused, ParameterError, PrivacyError
-from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous, NoGuarantee
+from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous, Neighbours, NoGuarantee, Unit
 from eupg.guarantees.wording import SEEDED
 from people import people
 
@@ -91,7 +92,7 @@ def test_claim_whose_numbers_say_nothing_is_refused(empty):
 
 
 def test_unknown_notion_is_refused():
-    with pytest.raises(ParameterError, match=r"expected the notion exact, .* found 'trust us'"):
+    with pytest.raises(ParameterError, match=r"the notion exact, .* found 'trust us'"):
         Claimed.of(sample.EXACT.to_json() | {"notion": "trust us"}, "Trust us.", never_seen_raw=False)
 
 
@@ -122,14 +123,23 @@ def test_earlier_models_are_always_said_to_be_uncovered():
 def test_what_comparing_two_versions_tells_is_said_first_and_is_not_cut_off():
     body = sample.body()
     assert body.not_covered[0] == EARLIER_MODELS
-    assert "someone erased alone is often recognised (AUC 91" in EARLIER_MODELS[:160]
+    assert "Comparing both often reveals a person erased alone (AUC 91" in EARLIER_MODELS[:160]
     certificate = sample.certificate()
-    assert "someone erased alone is often recognised (AUC 91" in page(certificate)
-    assert "someone erased alone is often" in " ".join(str(certificate).split())
+    assert "Comparing both often reveals a person erased alone (AUC 91" in page(certificate)
+    assert "Comparing both often reveals a person erased alone" in " ".join(str(certificate).split())
 
 
-def test_certificate_with_the_earlier_words_about_earlier_models_is_still_valid(tmp_path):
-    words = "Earlier versions of the model: whoever kept one can compare. Only the newest is covered."
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Earlier versions of the model: whoever kept one can compare. Only the newest is covered.",
+        "Earlier versions of the model: only the newest is covered. With both, someone erased alone is often "
+        "recognised (AUC 91 in tests, 50 is chance). Measured on the Adult census table with XGBoost: 91 with EUPG, at "
+        "k=30 or with a synthetic table, 71 with full retraining, 97 with a short retrain of 5 trees; 52 to 59 with "
+        "100 people erased together.",
+    ],
+)
+def test_certificate_with_the_earlier_words_about_earlier_models_is_still_valid(words, tmp_path):
     body = sample.body()
     old = dataclasses.replace(body, not_covered=(words, *body.not_covered[1:]))
     sign(old, sample.key()).save(tmp_path / "certificate.json")
@@ -138,7 +148,26 @@ def test_certificate_with_the_earlier_words_about_earlier_models_is_still_valid(
     assert certificate.body.not_covered[0] == words
 
 
-@pytest.mark.parametrize("kind", [Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS, Kind.NEAR_DUPLICATES])
+def test_certificate_with_the_earlier_words_about_all_versions_is_still_valid():
+    words = (
+        "This erasure did not change the model, and every version that was ever served carries this claim, all of them "
+        "together: it holds against someone who kept earlier versions, who made requests after looking at them, and "
+        "who knows the records of everyone else."
+    )
+    presence = DifferentiallyPrivate(epsilon=1.0, unit=Unit.PERSON, neighbours=Neighbours.ADD_OR_REMOVE)
+    for told in (words, ALL_VERSIONS):
+        said = Claimed.of(presence.to_json(), f"{presence.sentence()} {told}", never_seen_raw=True)
+        body = sample.body(presence, claimed=said)
+        assert EARLIER_MODELS not in body.not_covered
+        verify(sign(body, sample.key()), key=sample.key().public)
+    silent = Claimed.of(presence.to_json(), presence.sentence(), never_seen_raw=True)
+    with pytest.raises(CertificateRefused, match="not_covered has to say"):
+        dataclasses.replace(body, claimed=silent)
+
+
+@pytest.mark.parametrize(
+    "kind", [MeasurementKind.EFFECTIVE_K, MeasurementKind.CONSTANT_COLUMNS, MeasurementKind.NEAR_DUPLICATES]
+)
 def test_gap_in_the_measurements_has_to_be_named(kind):
     rest = [m for m in sample.measures(sample.LINKING) if m.kind is not kind]
     with pytest.raises(CertificateRefused, match=f"a word about {kind}"):
@@ -148,7 +177,7 @@ def test_gap_in_the_measurements_has_to_be_named(kind):
 
 
 def test_effective_k_that_was_not_measured_counts_as_one():
-    assert "Take the effective k to be 1." in Measurement.missing(Kind.EFFECTIVE_K, "too late").result
+    assert "Take the effective k to be 1." in Measurement.missing(MeasurementKind.EFFECTIVE_K, "too late").result
 
 
 def test_claim_on_a_protected_copy_needs_its_digest():
@@ -165,14 +194,15 @@ def test_claim_on_a_protected_copy_needs_its_digest():
 def test_personal_value_in_place_of_a_digest_is_refused_and_not_repeated(change):
     with pytest.raises(ParameterError) as found:
         sample.request(**change)
-    assert "aria" not in str(found.value)
-    assert "125024" not in str(found.value)
+    told = "".join(traceback.format_exception(found.value))
+    assert "aria" not in told
+    assert "125024" not in told
 
 
 @pytest.mark.parametrize("name", ["scores", "ids", "mask", "subjects", "distances"])
 def test_numbers_about_single_records_are_refused(name):
     with pytest.raises(ParameterError, match=f"found {name}"):
-        Measurement.of(Kind.OTHER, "result", "sentence", {"deep": [{name: [1, 2]}]})
+        Measurement.of(MeasurementKind.OTHER, "result", "sentence", {"deep": [{name: [1, 2]}]})
 
 
 def test_reports_of_the_audit_are_taken_as_they_are():
@@ -193,11 +223,11 @@ def test_reports_of_the_audit_are_taken_as_they_are():
     ("change", "message"),
     [
         ({"records_erased": 0}, "expected at least 1"),
-        ({"records_erased": True}, "expected int, found bool"),
-        ({"records_erased": "3"}, "expected int, found str"),
-        ({"unit": "household"}, "expected one of record, person"),
+        ({"records_erased": True}, "expected a valid integer, found bool"),
+        ({"records_erased": "3"}, "expected a valid integer, found str"),
+        ({"unit": "household"}, "expected an instance of Unit, found str"),
         ({"completed": "2025-02-03T16:45:12+02:00"}, "moment in UTC"),
-        ({"identity_verified": 1}, "expected bool, found int"),
+        ({"identity_verified": 1}, "expected a valid boolean, found int"),
     ],
 )
 def test_field_of_another_kind_is_refused(change, message):
@@ -216,7 +246,7 @@ def test_field_of_another_kind_is_refused(change, message):
 def test_due_day_ends_with_the_day(completed, due, expected):
     request = sample.request(completed=completed, due=due)
     assert request.in_time is expected
-    assert ("LATE" in str(sample.certificate(request=request))) is not expected
+    assert (", late: the request was due on" in str(sample.certificate(request=request))) is not expected
 
 
 def test_body_changed_after_it_was_built_is_not_signed():
@@ -236,14 +266,15 @@ def test_print_fits_a_terminal(build):
 def test_print_tells_what_matters():
     text = " ".join(str(sample.certificate()).split())
     for words in (
-        "to forget one person", "3 records erased", "at most 3/30", "effective k: minimum 1", "visits", "AUC 52.4 %",
+        "to erase all records of one person", "3 records were erased", "at most 3/30", "effective k: minimum 1",
+        "visits", "AUC 52.4 %",
         "Earlier versions of the model", "gender in 94%", "bounds of income", "entry 42", sample.key().id,
     ):  # fmt: skip
         assert words in text
 
 
 def test_terminal_is_not_steered_by_a_text():
-    nasty = Measurement.of(Kind.OTHER, "\x1b[2Jall is \u202ewell\x07", "sentence", {})
+    nasty = Measurement.of(MeasurementKind.OTHER, "\x1b[2Jall is \u202ewell\x07", "sentence", {})
     text = str(sample.certificate(sample.EXACT, measured=[nasty, *sample.measures(sample.EXACT)]))
     assert not set("\x1b\x07\u202e") & set(text)
 
@@ -279,6 +310,36 @@ def test_body_reads_back_equal(certificate):
     assert Body.from_json(certificate.body.to_json()) == certificate.body
 
 
+@pytest.mark.parametrize(
+    ("place", "value", "message"),
+    [
+        ("event", 2**53, r"body\.deleted\[0\]\.event: expected an integer within"),
+        ("what", "\ud800", r"body\.deleted\[0\]\.what: expected Unicode text"),
+        ("what", "", r"body\.deleted\[0\]\.what: expected some Unicode text"),
+        ("event", 40.0, r"body\.deleted\[0\]\.event: expected a valid integer, found float"),
+        ("event", float("inf"), r"body\.deleted\[0\]\.event: expected a finite number"),
+    ],
+)
+def test_value_that_two_readers_may_read_differently_is_refused_with_its_place(place, value, message):
+    values = sample.certificate().to_json()
+    values["body"]["deleted"][0][place] = value
+    with pytest.raises(CertificateInvalid, match=message):
+        Certificate.from_json(values)
+
+
+def test_numbers_that_are_nested_too_deeply_are_refused_with_their_place():
+    deep: dict = {}
+    for _ in range(40):
+        deep = {"a": deep}
+    with pytest.raises(ParameterError, match=r"Measurement\.numbers(\.a)+: expected at most 32 levels of nesting"):
+        Measurement.of(MeasurementKind.OTHER, "result", "sentence", deep)
+
+
+def test_half_of_a_surrogate_pair_is_no_text():
+    with pytest.raises(ParameterError, match=r"Derived\.what: expected some Unicode text"):
+        Derived(what="\ud800", source="the records")
+
+
 def test_ledger_head_needs_a_digest():
     with pytest.raises(ParameterError, match=r"LedgerHead\.digest: expected a SHA-256 digest"):
         LedgerHead(number=1, digest="latest")
@@ -291,7 +352,7 @@ def first_format(body: Body) -> dict:
     for name in ("people_known", "together"):
         values["request"].pop(name)
     values["claimed"]["claim"].pop("shared", None)
-    values["measured"] = [m for m in values["measured"] if m["kind"] != Kind.SHARED_VALUES]
+    values["measured"] = [m for m in values["measured"] if m["kind"] != MeasurementKind.SHARED_VALUES]
     return values
 
 
@@ -327,7 +388,7 @@ def test_format_in_use_has_to_say_whether_people_are_known():
 def test_claim_of_a_record_is_not_called_a_person_s():
     one = DifferentiallyPrivate(epsilon=1.0, covers=sample.FEATURES)
     for known in (True, False):
-        asked = sample.request(unit="record", records_erased=1, people_known=known)
+        asked = sample.request(unit=Unit.RECORD, records_erased=1, people_known=known)
         text = str(sample.certificate(one, request=asked))
         assert "record-level ε = 1 (1 record)" in text
         assert "person-level" not in text
@@ -341,7 +402,7 @@ def test_print_cuts_no_sentence():
     claim = dataclasses.replace(sample.LINKING, caveats=("the claim is record-level", caveat), leaves_open=names)
     certificate = sample.certificate(claim)
     text = " ".join(str(certificate).split())
-    assert "Kept as it is, not covered: attribute number 0" in text
+    assert "Released unchanged, so not covered: attribute number 0" in text
     assert "and 35 more." in text
     body = certificate.body
     blocks = {"Assumed": ("Not covered", body.assumed), "Not covered": ("Deleted", body.not_covered)}

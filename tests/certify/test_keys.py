@@ -83,7 +83,7 @@ def test_symbolic_link_is_refused(path, tmp_path):
 def test_what_is_no_file_in_the_key_s_place_is_refused(path, make):
     path.parent.mkdir(mode=0o700)
     make(path, 0o600)
-    with pytest.raises(KeyFileError, match="no plain file"):
+    with pytest.raises(KeyFileError, match="not a plain file"):
         digest_key(path)
 
 
@@ -91,7 +91,7 @@ def test_what_is_no_file_in_the_key_s_place_is_refused(path, make):
 def test_damaged_signing_key_is_refused_and_stays(path, content):
     SigningKey.create_or_load(path)
     path.write_bytes(content)
-    with pytest.raises(KeyFileError, match="no private key in PEM form"):
+    with pytest.raises(KeyFileError, match="not a private key in PEM form"):
         SigningKey.create_or_load(path)
     assert path.read_bytes() == content
 
@@ -129,7 +129,7 @@ def test_missing_or_foreign_public_key_is_named(tmp_path):
     with pytest.raises(KeyFileError, match="No such file"):
         PublicKey.load(tmp_path / "signing.pub")
     (tmp_path / "signing.pub").write_text("hello")
-    with pytest.raises(KeyFileError, match="no public key in PEM form"):
+    with pytest.raises(KeyFileError, match="not a public key in PEM form"):
         PublicKey.load(tmp_path / "signing.pub")
     with pytest.raises(ParameterError, match="32 bytes"):
         PublicKey(b"short")

@@ -12,9 +12,11 @@ import pytest
 from certify import sample
 from eupg.certify.body import Body, Deletion, Derived
 from eupg.certify.certificate import sign
-from eupg.certify.measured import Kind, Measurement
+from eupg.certify.issuer import Issuer
+from eupg.certify.measured import Measurement, MeasurementKind
 from eupg.certify.render import page
 from eupg.errors import CertificateInvalid
+from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Neighbours, Unit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 NASTY = "<script>alert('x')</script> & \"<img src=x onerror=alert(1)>"
@@ -23,6 +25,7 @@ PAGES = {
     "linking": sample.certificate,
     "private": lambda: sample.certificate(sample.PRIVATE),
     "exact": lambda: sample.certificate(sample.EXACT),
+    "issuer": lambda: sample.certificate(issuer=sample.ISSUER),
     "crowded": sample.crowded,
     "few words": lambda: sign(_texts(sample.crowded().body, "several words of prose"), sample.key()),
     "more words": lambda: sign(_texts(sample.crowded().body, "several words of prose " * 3), sample.key()),
@@ -37,16 +40,17 @@ def _texts(body: Body, text: str) -> Body:
     claim = dataclasses.replace(body.claimed.claim, covers=[text], leaves_open=[text], caveats=[text, text])
     return dataclasses.replace(
         body,
+        issuer=Issuer(name=text[:200], contact=text[:200], reference=text[:200]),
         claimed=dataclasses.replace(body.claimed, claim=claim, sentence=f"{text} {body.claimed.sentence}",
                                     neighbours=text),
-        measured=[Measurement(kind=m.kind, result=text, sentence=text, numbers={text: text, "minimum": text},
-                              does_not_show=text) for m in body.measured],
-        assumed=[*body.assumed[:1], text, text, text, *body.assumed[1:]],
-        not_covered=[text, text, text, *body.not_covered],
+        measured=tuple(Measurement(kind=m.kind, result=text, sentence=text, numbers={text: text, "minimum": text},
+                                   does_not_show=text) for m in body.measured),
+        assumed=(*body.assumed[:1], text, text, text, *body.assumed[1:]),
+        not_covered=(text, text, text, *body.not_covered),
         method=dataclasses.replace(body.method, name=text, mechanism=text, learner=text, parameters={text: text}),
-        deleted=[Deletion(what=text, digest="ab" * 32, at="2025-02-03T16:44:00Z", event=2**53 - 1)] * 9,
+        deleted=(Deletion(what=text, digest="ab" * 32, at="2025-02-03T16:44:00Z", event=2**53 - 1),) * 9,
         provenance=dataclasses.replace(body.provenance, eupg=text, python=text, libraries={text: text},
-                                       data_derived=[Derived(what=text, source=text)]),
+                                       data_derived=(Derived(what=text, source=text),)),
     )  # fmt: skip
 
 
@@ -70,8 +74,9 @@ def words(text: str) -> str:
 
 
 def test_plain_words_come_before_the_evidence():
-    text = words(page(sample.certificate()))
-    order = ["What was asked", "What was done", "What now holds", "What narrows it", "What it does not mean",
+    text = words(page(sample.certificate(issuer=sample.ISSUER)))
+    order = ["Certificate of erasure", "Example Clinic", "privacy@clinic.example", "Reference 2025/117",
+             "What was asked", "What was done", "What holds now", "What limits this claim", "What this does not cover",
              "Evidence", "Claimed", "Measured", "Assumed", "Deleted", "Files",
              "eupg verify FILE --key signing.pub"]  # fmt: skip
     assert sorted(order, key=text.index) == order
@@ -81,8 +86,10 @@ def test_page_says_what_was_asked_done_and_found():
     certificate = sample.certificate()
     text = words(page(certificate))
     for said in (
-        "all records of one person", "identity of the person was checked", "3 records erased",
-        "in time, due 2025-02-28", "at most 3 in 30", "Someone who knows every other record can undo this",
+        "to erase all records of one person", "received on 31 January 2025 and accepted on 1 February 2025",
+        "The identity of the person who asked was checked", "3 records were erased on 3 February 2025",
+        "in time: the request was due on 28 February 2025", "at most 3 in 30",
+        "Someone who knows every retained record can undo",
         "visits", "Earlier versions",
         "AUC 52.4 %", "gender in 94%", "minimum 1", "entry 42", "ef" * 32, certificate.key_id, certificate.digest,
         "33" * 32, "5a" * 16,
@@ -103,13 +110,14 @@ def test_large_epsilon_is_called_weak():
 
 
 def test_page_says_when_no_attack_was_run():
-    quiet = [m for m in sample.measures(sample.EXACT) if m.kind is not Kind.MEMBERSHIP]
+    quiet = [m for m in sample.measures(sample.EXACT) if m.kind is not MeasurementKind.MEMBERSHIP]
     assert "none was run on the new model" in words(page(sample.certificate(sample.EXACT, measured=quiet)))
     assert "none was run" not in words(page(sample.certificate()))
 
 
 def test_seeded_run_is_marked_before_anything_else():
-    assert words(page(sample.certificate(seeded=True))).index("Reproducible run, not private") < 120
+    text = words(page(sample.certificate(seeded=True)))
+    assert text.index("Reproducible run, not private") < text.index("What was asked")
     assert "Reproducible run" not in page(sample.certificate())
 
 
@@ -121,7 +129,9 @@ def test_model_that_never_saw_the_records_is_said_to_stay():
 
 def test_late_erasure_says_so():
     late = sample.request(completed="2025-03-02T00:00:00Z")
-    assert "late, due 2025-02-28" in words(page(sample.certificate(request=late)))
+    assert "on 2 March 2025, late: the request was due on 28 February 2025" in words(
+        page(sample.certificate(request=late))
+    )
 
 
 def test_every_text_is_escaped():
@@ -165,8 +175,16 @@ def test_page_prints_on_one_sheet_of_a4(name, tmp_path):
     assert (round(width / 72 * 25.4), round(height / 72 * 25.4)) == (210, 297)
 
 
+CLAIMS = (
+    sample.LINKING,
+    sample.PRIVATE,
+    DifferentiallyPrivate(epsilon=1.0, delta=1e-5, unit=Unit.PERSON, neighbours=Neighbours.ADD_OR_REMOVE),
+    CertifiedUnlearning(epsilon=1.0, delta=1e-5),
+)
+
+
 def block(text: str, name: str) -> str:
-    return re.search(rf"<dt>{name}</dt><dd[^>]*>(.*?)</dd>", text, re.S)[1]
+    return re.search(rf"<dt[^>]*>{name}</dt><dd[^>]*>(.*?)</dd>", text, re.S)[1]
 
 
 def test_what_narrows_the_claim_keeps_its_end():
@@ -174,12 +192,14 @@ def test_what_narrows_the_claim_keeps_its_end():
     names = ", ".join(repr(f"column {i}") for i in range(60))
     end = "read from the data: the claim does not cover what they reveal"
     caveat = f"lower, upper of {names} {end}"
-    shown = block(page(sample.certificate(dataclasses.replace(sample.EXACT, caveats=(caveat,)))), "What narrows it")
+    shown = block(
+        page(sample.certificate(dataclasses.replace(sample.EXACT, caveats=(caveat,)))), "What limits this claim"
+    )
     assert "[…]" in shown
     assert end in shown
     both = dataclasses.replace(sample.EXACT, caveats=("the claim is record-level", caveat))
     derived = dataclasses.replace(sample.body().provenance, data_derived=(Derived(what=caveat, source="the records"),))
-    shown = block(page(sample.certificate(both, provenance=derived)), "What narrows it")
+    shown = block(page(sample.certificate(both, provenance=derived)), "What limits this claim")
     assert shown == "The claim is record-level. […]"
 
 
@@ -187,19 +207,31 @@ def test_what_was_read_from_the_data_is_said_once():
     caveat = "lower of 'age' read from the data: the claim does not cover what they reveal"
     derived = dataclasses.replace(sample.body().provenance, data_derived=(Derived(what=caveat, source="the records"),))
     text = page(sample.certificate(dataclasses.replace(sample.EXACT, caveats=(caveat,)), provenance=derived))
-    assert block(text, "What narrows it").count("ower of") == 1
+    assert block(text, "What limits this claim").count("ower of") == 1
 
 
 def test_gap_in_the_measurements_says_why_on_the_page():
-    rest = [m for m in sample.measures(sample.EXACT) if m.kind is not Kind.MEMBERSHIP]
+    rest = [m for m in sample.measures(sample.EXACT) if m.kind is not MeasurementKind.MEMBERSHIP]
     why = "a figure about fewer than 20 people would be about each of them"
-    text = words(page(sample.certificate(sample.EXACT, measured=[*rest, Measurement.missing(Kind.MEMBERSHIP, why)])))
+    text = words(
+        page(sample.certificate(sample.EXACT, measured=[*rest, Measurement.missing(MeasurementKind.MEMBERSHIP, why)]))
+    )
     assert f"Not measured: {why}." in text
 
 
 def test_page_says_what_groups_share_and_how_many_were_forgotten_together():
     text = words(page(sample.certificate()))
-    assert "share of all released records: visits 29 %." in text
-    assert (
-        "Forgotten together: 4 people; the fewer, the more a comparison of the models before and after tells." in text
-    )
+    assert "following share of all released records: visits 29 %." in text
+    assert "4 people were forgotten together; the fewer, the more a comparison of the models before" in text
+
+
+def test_page_without_an_issuer_says_so_and_names_the_key():
+    certificate = sample.certificate()
+    assert f"The issuer gave no name. The key {certificate.key_id} signed this certificate." in words(page(certificate))
+
+
+@pytest.mark.parametrize("claim", [*CLAIMS, sample.EXACT], ids=lambda claim: claim.notion)
+def test_what_holds_now_is_said_in_two_sentences(claim):
+    shown = block(page(sample.certificate(claim)), "What holds now")
+    assert len(re.findall(r"[.](?= [A-Z]|$)", shown)) == 2, shown
+    assert "[…]" not in shown

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from certify import sample
 from eupg.certify.canonical import canonical
 from eupg.certify.certificate import Certificate, part_digests
-from eupg.certify.verify import check_ledger_head, verify, verify_integrity
+from eupg.certify.verification import check_ledger_head, verify, verify_integrity
 from eupg.errors import CertificateInvalid, EupgError, ParameterError
 
 CERTIFICATE = sample.certificate()
@@ -62,9 +62,9 @@ def test_any_changed_byte_is_found(place, byte):
             checked(changed)
 
 
-@pytest.mark.parametrize("step", [13, pytest.param(1, marks=pytest.mark.slow)])
-def test_flipped_bit_is_found_all_through_the_file(step):
-    for place in range(0, len(CONTENT), step):
+def test_flipped_bit_is_found_all_through_the_file():
+    # Every fifth byte, so that each of the eight bits has its turn.
+    for place in range(0, len(CONTENT), 5):
         changed = bytearray(CONTENT)
         changed[place] ^= 1 << (place % 8)
         with pytest.raises(CertificateInvalid):
@@ -103,7 +103,7 @@ def test_changed_part_is_named(old, new, named):
 def test_part_changed_together_with_its_digest_is_found():
     body = dataclasses.replace(CERTIFICATE.body, issued="2024-01-01T00:00:00Z")
     forged = dataclasses.replace(CERTIFICATE, body=body, digests=part_digests(body))
-    with pytest.raises(CertificateInvalid, match=r"the signature of key .* does not fit"):
+    with pytest.raises(CertificateInvalid, match=r"the signature of key .* does not match"):
         verify(forged, key=KEY)
 
 
@@ -118,7 +118,7 @@ def test_wrong_digest_under_a_fitting_signature_is_found():
 
 def test_signature_of_another_certificate_is_refused():
     other = sample.certificate(issued="2025-02-04T17:00:00Z")
-    with pytest.raises(CertificateInvalid, match="does not fit"):
+    with pytest.raises(CertificateInvalid, match=r"the signature of key .* does not match"):
         verify(dataclasses.replace(CERTIFICATE, signature=other.signature), key=KEY)
 
 
@@ -131,7 +131,7 @@ def test_other_signer_is_refused_and_both_keys_are_named():
 
 def test_other_signer_under_the_issuer_s_name_is_refused():
     forged = dataclasses.replace(sample.certificate(seed=2), key=KEY)
-    with pytest.raises(CertificateInvalid, match="does not fit"):
+    with pytest.raises(CertificateInvalid, match=r"the signature of key .* does not match"):
         verify(forged, key=KEY)
 
 
@@ -163,8 +163,8 @@ def test_duplicate_key_is_refused():
     ("change", "message"),
     [
         (lambda v: v["body"].update(format="eupg-certificate-9"), "'eupg-certificate-9': check it with the version"),
-        (lambda v: v["body"].update(extra=1), "found extra"),
-        (lambda v: v.update(extra=1), "found extra"),
+        (lambda v: v["body"].update(extra=1), "extra: expected no such field"),
+        (lambda v: v.update(extra=1), "extra: expected no such field"),
         (lambda v: v["body"]["claimed"].update(claim={"notion": "none", "why": "no reason"}), "nothing is claimed"),
         (lambda v: v["body"]["claimed"]["claim"].update(k=3), "says nothing"),
         (lambda v: v["body"].update(not_covered=[]), "not_covered has to say"),
@@ -209,10 +209,10 @@ def test_ledger_head_is_looked_up():
 
 
 def test_verification_imports_nothing_that_can_train():
-    code = "import sys, eupg.certify.verify, eupg.certify.render; print(*sys.modules)"
+    code = "import sys, eupg.certify.verification, eupg.certify.render; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
-    assert "eupg.certify.verify" in loaded
+    assert "eupg.certify.verification" in loaded
     heavy = ("torch", "xgboost", "lightgbm", "sklearn", "pandas", "numpy", "scipy", "numba", "sqlalchemy")
     assert not loaded & set(heavy)
     assert not [m for m in loaded if m.startswith(("eupg.learn", "eupg.forget", "eupg.protect", "eupg.manage"))]

@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eupg.audit.lira import LiRA
-from eupg.audit.rmia import RMIA
-from eupg.audit.roc import chance_of_hits, clopper_pearson, delong, delong_difference, null_error
-from eupg.audit.signals import Kind, Signals, scaled_logit, taylor_softmax
+from eupg.audit.intervals import clopper_pearson
+from eupg.audit.membership.lira import LiRA
+from eupg.audit.membership.rmia import RMIA
+from eupg.audit.membership.roc import chance_of_hits, delong, delong_difference, null_error
+from eupg.audit.membership.signals import SignalKind, Signals, scaled_logit, taylor_softmax
 
 GOLDEN = json.loads((Path(__file__).parent / "audit.json").read_text(encoding="utf-8"))
 
@@ -73,7 +74,7 @@ def test_lira(case):
     references = np.array(case["out"] + case["in"], dtype=float)
     inside = np.zeros(references.shape[:2], dtype=bool)
     inside[len(case["out"]) :] = True
-    signals = Signals(np.array(case["target"], dtype=float), references, inside, kind=Kind.MARGIN)
+    signals = Signals(np.array(case["target"], dtype=float), references, inside, kind=SignalKind.MARGIN)
     attack = LiRA(online=case["online"], fixed_variance=case["fixed_variance"])
     assert attack.score(signals) == approx(case["scores"], "lira")
 

@@ -1,6 +1,5 @@
-"""Stage 6, audit: measure what a model or a release still gives away, against what was claimed."""
+"""Stage 6, audit: measure what a model or a release reveals, and compare it with the claim."""
 
-from eupg.audit.membership import audit
-from eupg.audit.versions import VersionsReport, compare_versions
+from eupg.lazy import attach
 
-__all__ = ["VersionsReport", "audit", "compare_versions"]
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,8 +1,8 @@
-"""What someone learns who holds the model from before an erasure and the one from after it.
+"""What someone learns who holds both the model from before an erasure and the one from after it.
 
-Part of stage 6, audit. Every claim is about the newest model alone. Two versions can be compared: a model that was
-fitted on a person is a little surer of that person's label than one that was not, and where only few people left at
-once, hardly anything else changed between the two. No reference models are needed, since the earlier version is one.
+Every claim is about the newest model alone. A model that was fitted on a person is slightly more confident about that
+person's label, and if few people left at once, hardly anything else changed between two versions. This comparison needs
+no reference models, since the earlier version is one.
 """
 
 from __future__ import annotations
@@ -13,42 +13,39 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
-from eupg.audit.roc import Interval, auc_interval, check_level, clopper_pearson, delong, placements, roc_curve
-from eupg.audit.signals import Floats, Kind, measure
+from eupg.audit.intervals import Interval, check_level, clopper_pearson
+from eupg.audit.membership.roc import auc_interval, delong, placements, roc_curve
+from eupg.audit.membership.signals import Floats, SignalKind, measure
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
 from eupg.learn.learner import Model
 
-_KIND = Kind.MARGIN
-
 
 @dataclass(frozen=True, kw_only=True)
 class VersionsReport:
-    """How well the people who were erased are recognised by comparing two versions of a model; shares in percent.
+    """How well erased people are recognised by comparing two versions of a model; shares in percent.
 
-    Made by :func:`compare_versions`; :meth:`over` puts several erasures together.
+    Made by :func:`compare_versions`; :meth:`over` combines several erasures.
 
     Parameters
     ----------
     erasures
-        How many pairs of versions were compared.
-    erased
-        How many people were erased, over all erasures.
-    others
-        How many people they were compared with; the fewest, where erasures differ.
+        Number of pairs of versions compared.
+    erased, others
+        Number of people erased over all erasures, and of people they were compared with (the fewest of any erasure).
     auc
-        The chance that an erased person ranks above one of the others, ties counting half. 50 is chance.
+        The probability that an erased person ranks above one of the others, ties counting half. 50 is chance.
     low, high, level
         Its interval, and the confidence level.
     changed
-        Whether the two versions answered differently for anybody. Where they did not, nothing can be recognised.
+        Whether the two versions answered differently for anybody. If not, nobody can be recognised.
     fpr, tpr
-        The ROC curve: shares of the others, and of the erased, who are accused at each threshold.
+        The ROC curve: shares of the others and of the erased above each threshold.
     placements
-        One share per erased person: the others whose score is lower, ties counting half. They are about single
-        people and never written out.
+        For each erased person the share of the others with a lower score, ties counting half. These describe single
+        people and are never written out.
     """
 
     erasures: int
@@ -65,12 +62,12 @@ class VersionsReport:
 
     @classmethod
     def over(cls, reports: Sequence[VersionsReport]) -> VersionsReport:
-        """Put several erasures together: the mean of their AUCs, with Student's interval over the erasures.
+        """Combine several erasures: the mean of their AUCs, with Student's interval over the erasures.
 
-        One person erased is one draw. Only several erasures say how well a single person is recognised.
+        One erased person is a single observation: only several erasures show how well single people are recognised.
         """
         if not reports:
-            raise ParameterError("expected the reports of one erasure or more, got none: compare two versions first")
+            raise ParameterError("expected reports of one erasure or more, got none: compare two versions first")
         if len(reports) == 1:
             return reports[0]
         level = check_level(reports[0].level)
@@ -94,18 +91,15 @@ class VersionsReport:
         )
 
     def sentence(self) -> str:
-        """Say the result in plain words, and what it does not show."""
-        what = f"{self.erased:,} {'person' if self.erased == 1 else 'people'}"
-        how = "in one erasure" if self.erasures == 1 else f"in {self.erasures:,} erasures"
-        start = f"Before and after: {what} erased {how}, compared with {self.others:,} others"
+        """State the result in plain words, with its limits."""
+        people = f"{self.erased:,} {'person' if self.erased == 1 else 'people'}"
+        erasures = "one erasure" if self.erasures == 1 else f"{self.erasures:,} erasures"
+        start = f"Before and after: {people} erased in {erasures}, compared with {self.others:,} others."
         if not self.changed:
-            return (
-                f"{start}. Both versions answer alike for every one of them, so comparing these two versions tells "
-                "nothing about who was erased."
-            )
+            return f"{start} Both versions give the same answers, so comparing them tells nothing about who was erased."
         return (
-            f"{start}. Someone who holds both versions of the model, and ranks people by how much surer the earlier "
-            f"one was of their label, puts an erased person above another in {self.auc:.1f} % of cases "
+            f"{start} Someone who holds both versions of the model, and ranks people by how much more confident the "
+            f"earlier one was about their label, ranks an erased person above another in {self.auc:.1f} % of cases "
             f"({100 * self.level:g} % interval {self.low:.1f} to {self.high:.1f}; 50 is chance). Claims cover the "
             "newest model alone. A stronger comparison may find more, and a single person may be easier to recognise "
             "than the average."
@@ -113,14 +107,14 @@ class VersionsReport:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values, without the curve and without anything about single people."""
-        left_out = {"fpr", "tpr", "placements"}
-        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in left_out}
+        omitted = {"fpr", "tpr", "placements"}
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in omitted}
 
 
 def compare_versions(
     before: Model, after: Model, erased: Dataset, others: Dataset, *, level: float = 0.95
 ) -> VersionsReport:
-    """Ask how well the people who were erased between two versions of a model can be recognised from both versions.
+    """Measure how well people who were erased between two versions of a model can be recognised from both.
 
     People are ranked by how much the log-odds of their label fell from the earlier version to the later one, on
     average over their records.
@@ -134,19 +128,21 @@ def compare_versions(
     others
         Records of people who were not erased between the two versions.
     level
-        The confidence level of the interval. With one erased person it is wide: repeat the comparison for several
-        erasures and put the reports together with :meth:`VersionsReport.over`.
+        The confidence level of the interval. It is wide for one erased person: combine the reports of several erasures
+        with :meth:`VersionsReport.over`.
 
     Examples
     --------
-    >>> from eupg import ProbabilisticKAnonymity, EUPG, Seeded, SklearnLearner, sources
+    >>> from eupg import EUPG, Seeded, sources
+    >>> from eupg.learn import SklearnLearner
+    >>> from eupg.protect import ProbabilisticKAnonymity
     >>> data = sources.rand_hie().train
     >>> person = data.of_subjects(["125024"])
     >>> others = data.without(person.ids)
     >>> method = EUPG(ProbabilisticKAnonymity(k=30), SklearnLearner(), pretrain=2, finetune=0)
     >>> before = method.train(data, Seeded(7))
     >>> after = method.forget(before, others, Seeded(7))
-    >>> compare_versions(before.model, after.model, person, others).changed  # the base is served as it is
+    >>> compare_versions(before.model, after.model, person, others).changed  # the base model is served unchanged
     False
     """
     check_level(level)
@@ -156,9 +152,7 @@ def compare_versions(
     members = np.arange(len(scores)) < count
     area, variance = delong(scores, members)
     changed = bool(np.any(scores != 0))
-    low, high = (0.5, 0.5)
-    if changed:
-        low, high = auc_interval(area, variance, count, len(scores) - count, level=level)
+    low, high = auc_interval(area, variance, count, len(scores) - count, level=level) if changed else (0.5, 0.5)
     fpr, tpr = roc_curve(scores, members)
     return VersionsReport(
         erasures=1,
@@ -176,8 +170,10 @@ def compare_versions(
 
 
 def _drops(before: Model, after: Model, data: Dataset) -> Floats:
-    """Return, for each person, by how much the log-odds of their labels fell, on average over their records."""
-    signals = [measure(np.asarray(model.predict_proba(data.X)), data.y, kind=_KIND) for model in (before, after)]
+    """Return for each person the mean drop in the log-odds of their labels."""
+    signals = [
+        measure(np.asarray(model.predict_proba(data.X)), data.y, kind=SignalKind.MARGIN) for model in (before, after)
+    ]
     person = np.unique(data.subjects, return_inverse=True)[1]
     return np.asarray(np.bincount(person, signals[0] - signals[1]) / np.bincount(person))
 
@@ -199,5 +195,5 @@ def _mean_interval(shares: Floats, level: float) -> Interval:
     spread = float(shares.std(ddof=1))
     if spread < 1e-12:
         return clopper_pearson(mean * count, count, level=level)
-    reach = float(student.isf((1 - level) / 2, count - 1)) * spread / math.sqrt(count)
+    reach = float(-stdtrit(count - 1, (1 - level) / 2)) * spread / math.sqrt(count)
     return max(0.0, mean - reach), min(1.0, mean + reach)

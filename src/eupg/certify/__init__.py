@@ -1,1 +1,5 @@
-"""Stage 7, certify: what was forgotten, what is claimed, measured and assumed, signed so that anyone can check it."""
+"""Stage 7, certify: a signed statement of what was forgotten, claimed, measured and assumed, for anyone to check."""
+
+from eupg.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

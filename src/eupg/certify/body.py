@@ -1,32 +1,43 @@
-"""What a certificate says about one request, as plain data: claimed, measured, assumed, deleted and where from.
+"""What a certificate says about one request, as plain data: claimed, measured, assumed, deleted and provenance.
 
-The three kinds of statement are kept apart: what follows from a theorem, what an experiment found, and what has to be
-believed. Nothing personal enters: people appear as keyed digests, files by the digest of their content.
+Three kinds of statement are kept apart: what follows from a theorem, what an experiment showed, and what is taken on
+trust. Nothing personal enters: people appear as keyed digests, files by the digest of their content.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Literal
 
 from eupg.certify.claimed import Claimed
-from eupg.certify.measured import Kind, Measurement
-from eupg.certify.parts import Day, Digest, KeyedDigest, Moment, Part, RequestId, Text
-from eupg.certify.wording import ALL_VERSIONS, EARLIER_MODELS, NOT_COVERED, says_earlier_models
+from eupg.certify.issuer import Issuer
+from eupg.certify.measured import Measurement, MeasurementKind
+from eupg.certify.parts import (
+    CertificatePart,
+    Day,
+    Digest,
+    JsonObject,
+    KeyedDigest,
+    Moment,
+    RequestId,
+    Text,
+    strict_dataclass,
+)
+from eupg.certify.wording import EARLIER_MODELS, NOT_COVERED, says
 from eupg.errors import CertificateRefused, ParameterError
 from eupg.guarantees import DifferentiallyPrivate, KAnonymous, Unit
 from eupg.guarantees.wording import SEEDED
 
-FORMAT = "eupg-certificate-2"
+Format = Literal["eupg-certificate-1", "eupg-certificate-2"]
 # The first format says neither how many were forgotten together nor what groups of records share.
-FIRST_FORMAT = "eupg-certificate-1"
+FIRST_FORMAT: Format = "eupg-certificate-1"
+FORMAT: Format = "eupg-certificate-2"
 FORMATS = (FIRST_FORMAT, FORMAT)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request(Part):
+@strict_dataclass
+class CertifiedRequest(CertificatePart):
     """The request that was honoured.
 
     Parameters
@@ -34,25 +45,25 @@ class Request(Part):
     id
         Its random name in the ledger.
     unit
-        Whether a person or a single record was to be forgotten; a record where nothing tells whose it is.
+        Whether a person or a single record was to be forgotten; a record where the table does not name people.
     digest
-        Keyed digest of the person's or record's id; without the workspace's key it says nothing.
+        Keyed digest of the person's or record's id; without the workspace's key it reveals nothing.
     received, accepted, completed
         Moments in UTC.
     due
-        The day or moment the law gave.
+        The day or moment of the legal deadline.
     identity_verified
         Whether it was checked that the person asked for themselves.
     records_erased
-        How many records were erased.
+        The number of records that were erased.
     people_known
-        Whether it was known which records belong to one person; False makes every claim one about records alone. None
-        in certificates of the first format.
+        Whether the table names the person of each record; False limits every claim to records. None in certificates of
+        the first format.
     together
-        How many people were forgotten in the same run, this one among them; records, where nothing tells whose they
-        are. Where the model that was replaced had been fitted on this one's records, only those are counted whose
-        records it had been fitted on, too: whoever compares the models sees the difference that they make together.
-        None where it was not noted.
+        The number of people forgotten in the same run, this one included; records, where people are not known. Where
+        the replaced model had been fitted on this one's records, only others on whose records it had been fitted are
+        counted: anyone who compares the models sees the difference that all of these make together. None where it was
+        not recorded.
     """
 
     id: RequestId
@@ -68,28 +79,27 @@ class Request(Part):
     together: int | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.together is not None and self.together < 1:
-            raise ParameterError(f"Request.together: expected at least 1, found {self.together}")
-        if self.records_erased < 1:
-            raise ParameterError(f"Request.records_erased: expected at least 1, found {self.records_erased}")
+        for name in ("records_erased", "together"):
+            count = getattr(self, name)
+            if count is not None and count < 1:
+                raise ParameterError(f".{name}: expected at least 1, found {count}")
 
     @property
     def in_time(self) -> bool:
-        """Whether the erasure was completed on the day it was due, or before; days are those of UTC."""
+        """Whether the erasure was completed on or before the day it was due; days are in UTC."""
         if len(self.due) == len("2025-01-31"):
             return self.completed[:10] <= self.due
         return datetime.fromisoformat(self.completed) <= datetime.fromisoformat(self.due)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Method(Part):
-    """How the model was trained and forgets.
+@strict_dataclass
+class CertifiedMethod(CertificatePart):
+    """How the model is trained and forgets.
 
     Parameters
     ----------
     name, mechanism, learner
-        The unlearning method, what protected the data (None for plain retraining) and what trained on it.
+        The unlearning method, the mechanism that protected the data (None for plain retraining) and the learner.
     parameters
         Their settings, as plain values.
     seeded
@@ -99,13 +109,13 @@ class Method(Part):
     name: Text
     mechanism: Text | None
     learner: Text
-    parameters: Mapping[str, Any]
+    parameters: JsonObject
     seeded: bool
 
 
-@dataclass(frozen=True, kw_only=True)
-class Deletion(Part):
-    """A file that was deleted: what it was, its digest, when, and the ledger's entry that says so."""
+@strict_dataclass
+class Deletion(CertificatePart):
+    """A file that was deleted: its role, its digest, when, and the number of the ledger entry about it."""
 
     what: Text
     digest: Digest
@@ -113,30 +123,27 @@ class Deletion(Part):
     event: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Derived(Part):
-    """Something that was read from the data: bounds, categories, scales, embeddings; and where it came from."""
+@strict_dataclass
+class Derived(CertificatePart):
+    """Something that was read from the data, such as bounds, categories or scales, and its source."""
 
     what: Text
     source: Text
 
 
-@dataclass(frozen=True, kw_only=True)
-class Provenance(Part):
-    """Which software and which files stand behind the certificate.
+@strict_dataclass
+class Provenance(CertificatePart):
+    """The software and files behind the certificate.
 
     Parameters
     ----------
-    eupg, python
-        Versions.
-    libraries
-        Versions of the libraries that took part.
+    eupg, python, libraries
+        Versions of this package, of Python and of the libraries that took part.
     base_model, release
-        Digests of the protected copy and of the model trained on it; None where there is neither. Both are the
-        model's where it was trained under protection, without a copy.
+        Digests of the base model and of the protected copy it was trained on; None where there is neither. Both are
+        the model's where the model itself was trained under protection, without a copy.
     new_model, retained, schema
-        Digests of the model in use, of the records it may know, and of the schema; ``retained`` is None once nobody is
-        left.
+        Digests of the model in use, of the retained records (None once nobody is left) and of the schema.
     data_derived
         What was read from the data rather than declared.
     """
@@ -152,22 +159,22 @@ class Provenance(Part):
     data_derived: tuple[Derived, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
-class LedgerHead(Part):
-    """The newest entry of the ledger when the certificate was issued; it shows a tail that was cut off later."""
+@strict_dataclass
+class LedgerHead(CertificatePart):
+    """The newest entry of the ledger when the certificate was issued: it reveals a tail that is cut off later."""
 
     number: int
     digest: Digest
 
 
-@dataclass(frozen=True, kw_only=True)
-class Body(Part):
-    """Everything a certificate says. Build it with :meth:`of`, which adds what every certificate has to say."""
+@strict_dataclass
+class Body(CertificatePart):
+    """Everything a certificate says. Build it with :meth:`of`, which adds the sentences every certificate needs."""
 
-    format: str
+    format: Format
     issued: Moment
-    request: Request
-    method: Method
+    request: CertifiedRequest
+    method: CertifiedMethod
     claimed: Claimed
     measured: tuple[Measurement, ...]
     assumed: tuple[Text, ...]
@@ -175,13 +182,12 @@ class Body(Part):
     deleted: tuple[Deletion, ...]
     provenance: Provenance
     ledger: LedgerHead
+    issuer: Issuer | None = None
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         self._check_format()
-        self._check_files()
-        self._check_measures()
-        if not (says_earlier_models(self.not_covered) or _covers_all_versions(self.claimed)):
+        self._check_evidence()
+        if not (says(self.not_covered, EARLIER_MODELS) or self.claimed.covers_all_versions):
             raise CertificateRefused(f"not_covered has to say: {EARLIER_MODELS!r}; build the body with Body.of")
         if self.seeded and not (SEEDED in self.assumed and SEEDED in self.claimed.sentence):
             raise CertificateRefused(
@@ -194,8 +200,8 @@ class Body(Part):
         cls,
         *,
         issued: str,
-        request: Request,
-        method: Method,
+        request: CertifiedRequest,
+        method: CertifiedMethod,
         claimed: Claimed,
         measured: Sequence[Measurement],
         deleted: Sequence[Deletion],
@@ -203,9 +209,11 @@ class Body(Part):
         ledger: LedgerHead,
         assumed: Sequence[str] = (),
         not_covered: Sequence[str] = (),
+        issuer: Issuer | None = None,
     ) -> Body:
         """Put a certificate's content together; further assumptions and exclusions follow the standing ones."""
         seeded = method.seeded or claimed.claim.seeded
+        standing = [text for text in NOT_COVERED if text != EARLIER_MODELS or not claimed.covers_all_versions]
         return cls(
             format=FORMAT,
             issued=issued,
@@ -214,13 +222,11 @@ class Body(Part):
             claimed=claimed,
             measured=tuple(measured),
             assumed=(*claimed.claim.assumptions(seeded=seeded), *assumed),
-            not_covered=(
-                *(said for said in NOT_COVERED if said != EARLIER_MODELS or not _covers_all_versions(claimed)),
-                *not_covered,
-            ),
+            not_covered=(*standing, *not_covered),
             deleted=tuple(deleted),
             provenance=provenance,
             ledger=ledger,
+            issuer=issuer,
         )
 
     @property
@@ -228,53 +234,44 @@ class Body(Part):
         """Whether any randomness of the run can be repeated."""
         return self.method.seeded or self.claimed.claim.seeded
 
-    def measurement(self, kind: Kind) -> Measurement | None:
+    def measurement(self, kind: MeasurementKind) -> Measurement | None:
         """Return the first measurement of that kind."""
-        return next((m for m in self.measured if m.kind is kind), None)
+        return next((measurement for measurement in self.measured if measurement.kind is kind), None)
 
     def _check_format(self) -> None:
-        if self.format not in FORMATS:
-            raise ParameterError(f"Body.format: expected {FORMAT!r}, found {self.format!r}")
+        request, claim = self.request, self.claimed.claim
         if self.format == FIRST_FORMAT:
             later = {
-                "request.people_known": self.request.people_known,
-                "request.together": self.request.together,
-                "claimed.claim.shared": self._shared,
+                "request.people_known": request.people_known,
+                "request.together": request.together,
+                "claimed.claim.shared": claim.shared if isinstance(claim, KAnonymous) else None,
             }
             unknown = [name for name, value in later.items() if value is not None]
             if unknown:
-                raise ParameterError(f"Body: expected no field {', '.join(unknown)} in {self.format!r}, found one")
-        elif self.request.people_known is None:
-            raise ParameterError("Body.request.people_known: expected true or false, found none")
-        elif not self.request.people_known and self.request.unit is Unit.PERSON:
-            raise ParameterError("Body.request.unit: expected 'record' where people are not known, found 'person'")
+                raise ParameterError(f"expected no field {', '.join(unknown)} in {self.format!r}, found one")
+        elif request.people_known is None:
+            raise ParameterError(".request.people_known: expected true or false, found none")
+        elif not request.people_known and request.unit is Unit.PERSON:
+            raise ParameterError(".request.unit: expected 'record' where people are not known, found 'person'")
 
-    @property
-    def _shared(self) -> tuple[tuple[str, float], ...] | None:
-        return self.claimed.claim.shared if isinstance(self.claimed.claim, KAnonymous) else None
-
-    def _check_files(self) -> None:
-        files = (self.provenance.base_model, self.provenance.release)
-        if None in files and isinstance(self.claimed.claim, KAnonymous | DifferentiallyPrivate):
+    def _check_evidence(self) -> None:
+        """Refuse a claim without the digests of what it rests on, or without the measurements that belong to it."""
+        claim, provenance = self.claimed.claim, self.provenance
+        if isinstance(claim, KAnonymous | DifferentiallyPrivate) and None in (
+            provenance.base_model,
+            provenance.release,
+        ):
             raise CertificateRefused(
                 "a claim that rests on a protected copy needs the digests of that copy and of the base model: "
                 "give Provenance both"
             )
-
-    def _check_measures(self) -> None:
-        needed = {Kind.NEAR_DUPLICATES}
-        if isinstance(self.claimed.claim, KAnonymous):
-            needed |= {Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS}
-            needed |= {Kind.SHARED_VALUES} if self.format != FIRST_FORMAT else set()
-        absent = sorted(needed - {m.kind for m in self.measured})
+        needed = {MeasurementKind.NEAR_DUPLICATES}
+        if isinstance(claim, KAnonymous):
+            needed |= {MeasurementKind.EFFECTIVE_K, MeasurementKind.CONSTANT_COLUMNS}
+            needed |= {MeasurementKind.SHARED_VALUES} if self.format != FIRST_FORMAT else set()
+        absent = sorted(needed - {measurement.kind for measurement in self.measured})
         if absent:
             raise CertificateRefused(
                 f"this claim needs a word about {', '.join(absent)}: "
                 "measure it, or say why not with Measurement.missing"
             )
-
-
-def _covers_all_versions(claimed: Claimed) -> bool:
-    """Tell whether it is claimed that all versions are covered, by a claim that can be."""
-    private = isinstance(claimed.claim, DifferentiallyPrivate) and claimed.claim.covers_presence
-    return private and claimed.never_seen_raw and ALL_VERSIONS in claimed.sentence

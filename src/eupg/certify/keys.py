@@ -1,8 +1,8 @@
-"""The keys of a workspace: one that signs certificates, one that makes digests of ids.
+"""The keys of a workspace: one signs certificates, the other makes keyed digests of ids.
 
 Both are made on first use, in files that only their owner may read; a key that others can read is refused, since then
-anyone could have signed. A workspace that is in use asks with ``create=False``: a key made anew in the place of a lost
-one would turn everybody known into strangers. The public half lies beside the signing key, to be handed out.
+anyone could have signed. A workspace that is in use passes ``create=False``: a new key in the place of a lost one would
+no longer recognise anyone. The public key is written next to the signing key, to be handed out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -26,21 +27,15 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from eupg.certify.files import create_once, replace_file
 from eupg.errors import KeyFileError, ParameterError
+from eupg.files import create_once, write_atomically
 
 _DIGEST_KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
 class PublicKey:
-    """The half of a signing key that anyone may have: it checks signatures and makes none.
-
-    Parameters
-    ----------
-    raw
-        The 32 bytes of an Ed25519 public key.
-    """
+    """The public half of a signing key, as the 32 ``raw`` bytes of Ed25519: it checks signatures and makes none."""
 
     raw: bytes
 
@@ -55,14 +50,19 @@ class PublicKey:
             content = Path(path).read_bytes()
         except OSError as error:
             raise KeyFileError(f"cannot read the public key {path}: {error.strerror}") from error
+        return cls.from_pem(content, name=str(path))
+
+    @classmethod
+    def from_pem(cls, content: bytes, *, name: str = "the file") -> PublicKey:
+        """Read a public key from the content of its PEM file; ``name`` stands for the file in messages."""
         if b"PRIVATE KEY" in content:
-            raise KeyFileError(f"{path} is a private key, expected a public one: pass the .pub file beside it")
+            raise KeyFileError(f"{name} is a private key, expected a public one: pass the .pub file next to it")
         try:
             key = load_pem_public_key(content)
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise KeyFileError(f"{path} is no public key in PEM form: pass the workspace's signing.pub") from error
+            raise KeyFileError(f"{name} is not a public key in PEM form: pass the workspace's signing.pub") from error
         if not isinstance(key, Ed25519PublicKey):
-            raise KeyFileError(f"{path} is a {type(key).__name__}, expected Ed25519: pass the workspace's signing.pub")
+            raise KeyFileError(f"{name} is a {type(key).__name__}, expected Ed25519: pass the workspace's signing.pub")
         return cls(key.public_bytes_raw())
 
     @property
@@ -76,7 +76,7 @@ class PublicKey:
         return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
     def signed(self, message: bytes, signature: bytes) -> bool:
-        """Tell whether the signature was made for this message with the private half."""
+        """Tell whether the signature was made for this message with the private key."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except (InvalidSignature, ValueError):
@@ -84,22 +84,27 @@ class PublicKey:
         return True
 
 
+class Signer(Protocol):
+    """Whatever can sign: a key in this process, or another process that holds one."""
+
+    @property
+    def public(self) -> PublicKey:
+        """The public half of the key."""
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64 bytes of an Ed25519 signature."""
+
+
 @dataclass(frozen=True)
 class SigningKey:
-    """The key a workspace signs its certificates with.
-
-    Parameters
-    ----------
-    public
-        The half to hand out.
-    """
+    """The key that a workspace signs its certificates with; ``public`` is the half to hand out."""
 
     public: PublicKey
     _private: Ed25519PrivateKey = field(repr=False)
 
     @classmethod
     def create_or_load(cls, path: str | Path, *, create: bool = True) -> SigningKey:
-        """Read the key, or make one where there is none; the public half is written beside it as ``.pub``.
+        """Read the key, or make one where there is none; the public key is written next to it as ``.pub``.
 
         With ``create=False`` a missing key is an error.
         """
@@ -109,7 +114,7 @@ class SigningKey:
             private = load_pem_private_key(content, password=None)
         except (ValueError, TypeError, UnsupportedAlgorithm) as error:
             raise KeyFileError(
-                f"{path} is no private key in PEM form without a password: restore it from a copy"
+                f"{path} is not a private key in PEM form without a password: restore it from a copy"
             ) from error
         if not isinstance(private, Ed25519PrivateKey):
             raise KeyFileError(f"{path} is a {type(private).__name__}, expected Ed25519: restore it from a copy")
@@ -119,7 +124,7 @@ class SigningKey:
 
     @property
     def id(self) -> str:
-        """The key's short name, that of its public half."""
+        """The id of the public key."""
         return self.public.id
 
     def sign(self, message: bytes) -> bytes:
@@ -128,12 +133,12 @@ class SigningKey:
 
 
 def digest_key(path: str | Path, *, create: bool = True) -> bytes:
-    """Return the 32 secret bytes that keyed digests of ids are made with, drawn on first use.
+    """Return the 32 secret bytes for keyed digests of ids, drawn on first use.
 
     With ``create=False`` a missing key is an error.
     """
     path = Path(path)
-    key = _secret(path, _new_digest_key if create else None)
+    key = _secret(path, (lambda: os.urandom(_DIGEST_KEY_BYTES)) if create else None)
     if len(key) != _DIGEST_KEY_BYTES:
         raise KeyFileError(f"{path} holds {len(key)} bytes, expected {_DIGEST_KEY_BYTES}: restore it from a copy")
     return key
@@ -144,15 +149,12 @@ def check_value(key: bytes) -> str:
     return hashlib.blake2b(b"check value", key=key, digest_size=16, person=b"eupg key check").hexdigest()
 
 
-def _new_digest_key() -> bytes:
-    return os.urandom(_DIGEST_KEY_BYTES)
-
-
 def _new_signing_key() -> bytes:
     return Ed25519PrivateKey.generate().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
 
 def _secret(path: Path, make: Callable[[], bytes] | None) -> bytes:
+    """Read a secret file; where there is none, make it, or refuse without a maker."""
     try:
         if make is not None:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -160,26 +162,19 @@ def _secret(path: Path, make: Callable[[], bytes] | None) -> bytes:
             raise KeyFileError(
                 f"{path} is missing, and the workspace depends on it: restore it from a backup; no new key is made"
             )
-        _check_folder(path.parent)
-        try:
-            return _read_secret(path)
-        except FileNotFoundError:
-            if make is None:
-                raise
+        mode = path.parent.stat().st_mode
+        if mode & 0o022:
+            raise KeyFileError(
+                f"{path.parent} has the mode {stat.S_IMODE(mode):04o}, so others can put their own key there: "
+                f"chmod 700 {path.parent}"
+            )
+        if make is not None and not os.path.lexists(path):
             create_once(path, make())
-            return _read_secret(path)
+        return _read_secret(path)
     except KeyFileError:
         raise
     except OSError as error:
         raise KeyFileError(f"cannot read or make the key {path}: {error.strerror or error}") from error
-
-
-def _check_folder(folder: Path) -> None:
-    mode = folder.stat().st_mode
-    if mode & 0o022:
-        raise KeyFileError(
-            f"{folder} has the mode {stat.S_IMODE(mode):04o}, so others can put their own key there: chmod 700 {folder}"
-        )
 
 
 def _read_secret(path: Path) -> bytes:
@@ -191,33 +186,31 @@ def _read_secret(path: Path) -> bytes:
             raise KeyFileError(f"{path} is a symbolic link, expected the key itself: put the file there") from error
         raise
     try:
-        _check_secret(path, os.fstat(handle).st_mode)
+        mode = os.fstat(handle).st_mode
+        if not stat.S_ISREG(mode):
+            raise KeyFileError(f"{path} is not a plain file: move it away, or name another place for the key")
+        if mode & 0o077:
+            raise KeyFileError(
+                f"{path} has the mode {stat.S_IMODE(mode):04o}, expected 0600: others may have read the key. "
+                f"If you are sure that nobody did, chmod 600 {path}; if not, it is not secret: train a new workspace"
+            )
         with os.fdopen(handle, "rb", closefd=False) as file:
             return file.read()
     finally:
         os.close(handle)
 
 
-def _check_secret(path: Path, mode: int) -> None:
-    if not stat.S_ISREG(mode):
-        raise KeyFileError(f"{path} is no plain file: move it away, or name another place for the key")
-    if mode & 0o077:
-        raise KeyFileError(
-            f"{path} has the mode {stat.S_IMODE(mode):04o}, expected 0600: others may have read the key. "
-            f"If you are sure that nobody did, chmod 600 {path}; if not, it is no secret: train a new workspace"
-        )
-
-
 def _publish(path: Path, public: PublicKey) -> None:
+    """Write the public key, or check the one that is there."""
     if not path.exists():
         try:
-            replace_file(path, public.to_pem())
+            write_atomically(path, public.to_pem(), mode=0o644)
         except OSError as error:
             raise KeyFileError(f"cannot write the public key {path}: {error.strerror or error}") from error
         return
-    found = PublicKey.load(path)
-    if found != public:
+    present = PublicKey.load(path)
+    if present != public:
         raise KeyFileError(
-            f"{path} is the public half of another key ({found.id}, expected {public.id}): "
+            f"{path} is the public half of another key ({present.id}, expected {public.id}): "
             "find out who put it there; once it is removed, the right one is written again"
         )

@@ -1,0 +1,1 @@
+"""Audits of a release: linkage, reconstruction from known records, and twins of forgotten records."""
