@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import create_engine, text
 
-from eupg.manage.ledger import Ledger
-from eupg.manage.requests import RequestBook, State
+from eupg.manage.ledger.ledger import Ledger
+from eupg.manage.requests.book import RequestBook, State
 
 POSTGRES = os.environ.get("EUPG_TEST_POSTGRES")
 

@@ -13,7 +13,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
 from eupg.manage.additions import fresh_prefix, held_already
-from eupg.manage.roll import Roll
+from eupg.manage.storage.subjects import SubjectIndex
 from eupg.rng import Secret, Seeded
 from managed import METHOD, NEWCOMERS, RECORDS, person, trained
 
@@ -42,17 +42,17 @@ def without_people(folder: Path) -> Iterator[Manager]:
 
 class TestFreshIds:
     def test_ids_of_forgotten_records_are_not_used_again(self):
-        """The seed would give the first prefix again: the roll remembers that it is taken, though all is gone."""
+        """The seed would give the first prefix again: the index remembers that it is taken, though all is gone."""
         rng = Seeded(3)
-        first = fresh_prefix(Roll.empty(), KEY, 30, rng)
+        first = fresh_prefix(SubjectIndex.empty(), KEY, 30, rng)
         used = dataclasses.replace(NEWCOMERS, ids=np.array([f"{first}-{i}" for i in range(30)]))
-        roll = Roll.empty().plus(used, KEY, held_out=False)
-        assert fresh_prefix(Roll.empty(), KEY, 30, rng) == first
-        assert fresh_prefix(roll, KEY, 30, rng) != first
-        assert fresh_prefix(roll.without(np.ones(30, dtype=bool)), KEY, 30, rng) != first
+        index = SubjectIndex.empty().plus(used, KEY, held_out=False)
+        assert fresh_prefix(SubjectIndex.empty(), KEY, 30, rng) == first
+        assert fresh_prefix(index, KEY, 30, rng) != first
+        assert fresh_prefix(index.without(np.ones(30, dtype=bool)), KEY, 30, rng) != first
 
     def test_prefixes_are_drawn_from_the_operating_system(self):
-        assert len({fresh_prefix(Roll.empty(), KEY, 1, Secret()) for _ in range(50)}) == 50
+        assert len({fresh_prefix(SubjectIndex.empty(), KEY, 1, Secret()) for _ in range(50)}) == 50
 
     def test_row_numbers_do_not_collide_with_those_of_the_first_table(self, tmp_path):
         first = dataclasses.replace(RECORDS, ids=np.arange(len(RECORDS)).astype(str))
@@ -61,7 +61,7 @@ class TestFreshIds:
                 manager.add(NUMBERED)
             added = manager.add(NUMBERED, fresh_ids=True)
             assert (added.records, added.repeated, added.returned) == (30, 0, 0)
-            data, _ = manager.space.read(manager.space.current())
+            data, _ = manager.space.read(manager.space.state())
             assert {f"{added.prefix}-{i}" for i in range(30)} <= data.id_set
             request = manager.request_erasure(record=f"{added.prefix}-7")
             assert manager.forget().records == 1
@@ -71,7 +71,7 @@ class TestFreshIds:
         """By row number a new record would pass for a record of the first table, or for one held out."""
         with without_people(tmp_path) as manager:
             added = manager.add(nameless(NEWCOMERS), fresh_ids=True)
-            data, _ = manager.space.read(manager.space.current())
+            data, _ = manager.space.read(manager.space.state())
             new = data.select(np.char.startswith(data.ids, added.prefix))
             assert len(new) == 30
             assert new.subjects.tolist() == new.ids.tolist()
@@ -81,9 +81,7 @@ class TestSameTableTwice:
     def test_is_refused_in_words_unless_the_caller_decides(self, tmp_path):
         with trained(tmp_path) as manager:
             manager.add(NUMBERED, fresh_ids=True)
-            with pytest.raises(
-                DataError, match=r"30 of 30 new records equal records that are held already \(the same p"
-            ):
+            with pytest.raises(DataError, match=r"30 of 30 new records equal records held already \(the same p"):
                 manager.add(NUMBERED, fresh_ids=True)
             with pytest.raises(DataError, match=r"all 30 new records equal records .*nothing to add"):
                 manager.add(NUMBERED, fresh_ids=True, repeated="skip")
@@ -98,7 +96,7 @@ class TestSameTableTwice:
                 manager.add(NUMBERED, fresh_ids=True)
             added = manager.add(NUMBERED, fresh_ids=True, repeated="skip")
             assert (added.records, added.repeated) == (18, 12)
-            data, _ = manager.space.read(manager.space.current())
+            data, _ = manager.space.read(manager.space.state())
             # Ids still name the rows of the table.
             assert f"{added.prefix}-29" in data.id_set
             assert f"{added.prefix}-3" not in data.id_set

@@ -3,18 +3,23 @@
 import subprocess
 import sys
 import threading
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from eupg import EUPG, LocalDP, Manager, SklearnLearner
+from eupg import EUPG, Manager
 from eupg.errors import DataError, LockHeld
-from eupg.manage import checking, export, lock
-from eupg.manage.request_states import State, Step
+from eupg.learn import SklearnLearner
+from eupg.manage import checking
+from eupg.manage.integrations import evidence_folder as export
+from eupg.manage.requests.states import State, Step
+from eupg.manage.storage import lock
+from eupg.protect import LocalDP
 from managed import NEWCOMERS, RECORDS, RNG, person, trained
+from steps import Steps
 
 
 @pytest.fixture
@@ -24,22 +29,23 @@ def manager(tmp_path):
 
 
 class Pause:
-    """A watch that waits inside a step until it is let go."""
+    """Progress that waits inside a step until it is let go."""
 
     def __init__(self, step) -> None:
         self._step, self.inside, self.go = step, threading.Event(), threading.Event()
 
-    def __call__(self, step, work):
-        if step == self._step:
+    @contextmanager
+    def step(self, name):
+        if name == self._step:
             self.inside.set()
             assert self.go.wait(60)
-        return work()
+        yield
 
 
 def beside(folder, step, change, act):
     """Start a change in another thread, act in the middle of it, and let it end."""
     pause = Pause(step)
-    other = Manager(folder, rng=RNG, watch=pause)
+    other = Manager(folder, rng=RNG, progress=pause)
     errors = []
 
     def run() -> None:
@@ -87,7 +93,7 @@ class TestUnknownPeople:
         pause = Pause("finetune")
         with trained(tmp_path / "w") as first:
             first.close()
-        manager = Manager(tmp_path / "w", rng=RNG, watch=pause)
+        manager = Manager(tmp_path / "w", rng=RNG, progress=pause)
         thread = threading.Thread(target=lambda: manager.add(NEWCOMERS))
         thread.start()
         assert pause.inside.wait(60)
@@ -109,12 +115,15 @@ class TestUnknownPeople:
     def test_who_asks_during_a_change_that_fails_is_decided_all_the_same(self, manager):
         asked = []
 
-        def fails(step, work):
+        def fail(_) -> None:
             with closing(Manager(manager.space.folder, rng=RNG)) as other:
                 asked.append(other.request_erasure(subject="nobody"))
             raise DataError("these records cannot be trained on")
 
-        with closing(Manager(manager.space.folder, rng=RNG, watch=fails)) as changing, pytest.raises(DataError):
+        with (
+            closing(Manager(manager.space.folder, rng=RNG, progress=Steps(fail))) as changing,
+            pytest.raises(DataError),
+        ):
             changing.add(NEWCOMERS)
         assert asked[0].state is State.RECEIVED
         assert manager.space.book.get(asked[0].id).state is State.REJECTED
@@ -189,7 +198,7 @@ def test_checks_and_certificates_during_forgets_report_no_damage(manager):
 
 def test_change_that_begins_during_a_check_is_not_taken_for_damage(manager, monkeypatch):
     """Files without an owner are looked for twice; between the two looks the next change may begin."""
-    path, real, looks = manager.space.folder / "lock", checking._strange, []
+    path, real, looks = manager.space.folder / "lock", checking._stray_files, []
 
     def look(space):
         looks.append(True)
@@ -201,7 +210,7 @@ def test_change_that_begins_during_a_check_is_not_taken_for_damage(manager, monk
         except LockHeld:
             return real(space)
 
-    monkeypatch.setattr(checking, "_strange", look)
+    monkeypatch.setattr(checking, "_stray_files", look)
     manager.verify()
     assert len(looks) == 2
 
@@ -212,7 +221,7 @@ class TestBatch:
         book, real = type(manager.space.book), type(manager.space.book).advance_many
         cancelled = []
 
-        def cancels(self, steps):
+        def cancels(self, steps, **known):
             steps = list(steps)
             if not cancelled and steps and steps[0].state is State.PROCESSING:
                 cancelled.append(True)
@@ -220,7 +229,7 @@ class TestBatch:
                 thread = threading.Thread(target=lambda: _cancel(other, asked[0].id))
                 thread.start()
                 thread.join(0.3)
-            return real(self, steps)
+            return real(self, steps, **known)
 
         monkeypatch.setattr(book, "advance_many", cancels)
         done = manager.forget()
@@ -255,7 +264,7 @@ class TestBatch:
             states = {r.id: manager.space.book.get(r.id).state for r in asked}
             assert states.pop(asked[3].id) is State.FAILED
             assert set(states.values()) == {State.COMPLETED}
-            kept = manager.space.read(manager.space.current())[0].subjects.tolist()
+            kept = manager.space.read(manager.space.state())[0].subjects.tolist()
             assert last in kept
             assert not set(others) & set(kept)
             manager.verify()

@@ -7,12 +7,14 @@ import json
 import pytest
 from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-from eupg import EUPG, LightGBMLearner, LocalDP, ProbabilisticKAnonymity, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg import EUPG
 from eupg.errors import ParameterError, WorkspaceDamaged
-from eupg.learn.networks import MLP
-from eupg.manage.description import agrees, describe, rebuild
-from eupg.protect.pixel_dp import PixelDP
-from eupg.protect.pixels import PixelPermutation
+from eupg.learn import LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.learn.torch.networks import MLP
+from eupg.manage.description import agrees, as_described, describe, rebuild
+from eupg.protect import MDAV, LocalDP, MDAVBySize, ProbabilisticKAnonymity, RefinedMDAV
+from eupg.protect.pictures.pixel_dp import PixelDP
+from eupg.protect.pictures.pixel_permutation import PixelPermutation
 
 METHODS = [
     EUPG(mechanism, learner, pretrain=3, finetune=2)
@@ -49,7 +51,9 @@ def test_options_left_alone_are_written_too(mechanism):
     noted = json.loads(json.dumps(describe(EUPG(mechanism, TorchLearner(), pretrain=3))))
     assert set(noted["with"]["mechanism"]["with"]) == {f.name for f in dataclasses.fields(mechanism)}
     assert noted["with"]["learner"]["with"]["optimiser"] == "adam"
-    assert rebuild(noted).mechanism == mechanism
+    method = rebuild(noted)
+    assert isinstance(method, EUPG)
+    assert method.mechanism == mechanism
 
 
 def test_description_from_before_an_option_came_to_be_means_its_default():
@@ -65,6 +69,41 @@ def test_description_from_before_an_option_came_to_be_means_its_default():
     ):
         assert not agrees(other, noted)
         assert agrees(other, describe(other))
+
+
+def without_microaggregation(method):
+    """A description from before groups could be formed in several ways."""
+    noted = json.loads(json.dumps(describe(method)))
+    del noted["with"]["mechanism"]["with"]["microaggregation"]
+    return noted
+
+
+def test_description_from_before_groups_were_refined_means_exact_mdav():
+    method = EUPG(ProbabilisticKAnonymity(k=7), SklearnLearner(), pretrain=1)
+    exact = dataclasses.replace(method, mechanism=ProbabilisticKAnonymity(7, MDAV()))
+    noted = without_microaggregation(method)
+    assert describe(rebuild(noted)) == describe(exact)
+    assert agrees(exact, noted)
+    assert not agrees(method, noted)
+    assert as_described(method, noted) == exact
+    assert method.mechanism == ProbabilisticKAnonymity(7)
+
+
+@pytest.mark.parametrize("way", [MDAV(), RefinedMDAV(), MDAVBySize(), MDAVBySize(exact_to=10)], ids=repr)
+def test_way_to_form_groups_is_recorded_and_built_again(way):
+    method = EUPG(ProbabilisticKAnonymity(7, way), SklearnLearner(), pretrain=1)
+    noted = json.loads(json.dumps(describe(method)))
+    again = rebuild(noted)
+    assert isinstance(again, EUPG)
+    assert again.mechanism == method.mechanism
+    assert as_described(method, noted) is method
+
+
+def test_choice_that_an_old_description_does_not_have_is_not_taken_back():
+    method = EUPG(ProbabilisticKAnonymity(7, RefinedMDAV()), SklearnLearner(), pretrain=1)
+    noted = without_microaggregation(method)
+    assert as_described(method, noted) is method
+    assert not agrees(method, noted)
 
 
 def test_method_with_parts_of_your_own_agrees_with_its_description():

@@ -1,16 +1,23 @@
 """Workspaces that earlier versions wrote: they open, go on, and their old requests can still be certified."""
 
+import dataclasses
+import io
+import json
 import os
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from eupg import Manager
 from eupg.errors import StoreCorrupt, WorkspaceDamaged
-from eupg.manage.request_states import State
-from eupg.manage.roll import Roll
-from managed import LOOK, person
+from eupg.manage.requests.states import State
+from eupg.manage.storage.change import Recovered
+from eupg.manage.storage.state import Event
+from eupg.manage.storage.subjects import SubjectIndex
+from managed import LOOK, archived, named, person
+from people import people
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "workspaces"
 
@@ -81,12 +88,49 @@ def test_pointer_of_a_newer_version_is_refused_with_advice_that_helps(folder):
 
 
 def test_index_of_a_newer_version_is_refused():
-    import io
-
-    import numpy as np
-
     file = io.BytesIO()
-    with np.load(io.BytesIO(Roll.empty().to_bytes())) as found:
-        np.savez(file, **({name: found[name] for name in found.files} | {"format": np.array(9)}))
+    np.savez(file, **(archived(SubjectIndex.empty()) | {"format": np.array(9)}))
     with pytest.raises(StoreCorrupt, match=r"format 9.*update eupg"):
-        Roll.from_bytes(file.getvalue())
+        SubjectIndex.from_bytes(file.getvalue())
+
+
+def test_first_forget_sketches_the_files_of_an_earlier_version(folder):
+    """They are made once, of every file; from then on an erasure reads the files of its person alone."""
+    manager = Manager(folder)
+    before = manager.space.state()
+    assert (before.sidecars, before.columns, before.sketched) == ({}, None, False)
+    assert manager.forget().records == 3
+    after = manager.space.state()
+    assert after.sketched
+    assert after.sidecars.keys() == {*after.records, *after.held_out}
+    manager.verify()
+    manager.close()
+
+
+def test_records_that_are_added_first_are_sketched_with_all_others(folder):
+    manager = Manager(folder)
+    manager.add(named(people(6, seed=3), "dahlia"))
+    assert manager.space.state().sketched
+    manager.verify()
+    manager.request_erasure(subject=person(1, "dahlia"))
+    manager.forget()
+    manager.verify()
+    manager.close()
+
+
+def test_change_of_an_earlier_version_that_was_interrupted_is_completed(folder):
+    """Its pointer was prepared and replaced, and nothing else was done: the ledger then notes the bytes it has."""
+    manager = Manager(folder)
+    space, state = manager.space, manager.space.state()
+    following = dataclasses.replace(
+        state, number=state.number + 1, events=(Event("audit", {}),), answered=(), given_up=()
+    )
+    values = {k: v for k, v in json.loads(following.to_bytes()).items() if k not in ("sidecars", "columns", "answers")}
+    content = json.dumps(values | {"format": "eupg-current-2"}).encode()
+    with space.ledger.transaction() as transaction:
+        space.pointer.prepare(following.number, content, transaction)
+    space.pointer.write(content)
+    assert manager.recover().settled
+    assert manager.recover() == Recovered((), False, ())
+    assert space.state().number == following.number
+    manager.close()

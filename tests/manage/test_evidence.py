@@ -7,10 +7,12 @@ import sys
 import pytest
 
 from eupg import Manager
-from eupg.audit.loss import LossAttack
-from eupg.certify.measured import Kind
+from eupg.audit.membership.loss import LossAttack
+from eupg.certify.measured import MeasurementKind
+from eupg.manage.storage.state import digest_of_all
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, named, person, trained
 from people import people
+from steps import Steps
 
 
 @pytest.fixture
@@ -26,21 +28,26 @@ def body(manager, number=3):
 
 
 def test_files_are_those_in_use(manager):
-    found, current = body(manager).provenance, manager.space.current()
-    assert (found.base_model, found.new_model, found.retained) == (current.base, current.served, current.retained)
-    assert found.release == current.releases[-1].digest
+    found, state = body(manager).provenance, manager.space.state()
+    assert (found.base_model, found.new_model, found.retained) == (
+        state.base,
+        state.served,
+        digest_of_all(state.records),
+    )
+    assert found.release == state.releases[-1].digest
     assert found.schema == hashlib.sha256(RECORDS.schema.to_toml().encode()).hexdigest()
     assert "scikit-learn" in found.libraries
     assert found.python == ".".join(map(str, sys.version_info[:3]))
 
 
 def test_deletions_are_those_of_the_change_and_stand_in_the_ledger(manager):
-    before = manager.space.current()
+    before = manager.space.state()
     found = body(manager).deleted
     assert {(d.what, d.digest) for d in found} == {
         ("served model", before.served),
-        ("roll of records", before.roll),
+        ("subject index", before.index),
         ("records", before.records[0]),
+        ("record sketch", before.sidecars[before.records[0]][1]),
     }
     entries = {entry.number: entry for entry in manager.space.ledger.entries(kinds=["delete"])}
     for deletion in found:
@@ -68,21 +75,21 @@ def test_twins_are_counted(tmp_path):
     copies = RECORDS.select(RECORDS.where(["record-amber-00009"]))
     twin = dataclasses.replace(copies, ids=NEWCOMERS.ids[:1], subjects=NEWCOMERS.subjects[:1])
     with trained(tmp_path, records=RECORDS.plus(twin)) as manager:
-        numbers = body(manager).measurement(Kind.NEAR_DUPLICATES).numbers
+        numbers = body(manager).measurement(MeasurementKind.NEAR_DUPLICATES).numbers
         assert (numbers["forgotten"], numbers["same_label"], numbers["retained"]) == (3, 1, 148)
 
 
 def test_gap_is_named_where_no_record_in_training_was_erased(manager):
     request = manager.request_erasure(subject=person(1, "cedar"))
     manager.forget()
-    found = manager.certify(request.id).body.measurement(Kind.NEAR_DUPLICATES)
+    found = manager.certify(request.id).body.measurement(MeasurementKind.NEAR_DUPLICATES)
     assert found.result.startswith("Not measured")
 
 
 def test_k_anonymity_brings_its_own_measurements(tmp_path):
     with trained(tmp_path, GROUPED) as manager:
         kinds = {m.kind for m in body(manager).measured}
-        assert {Kind.EFFECTIVE_K, Kind.CONSTANT_COLUMNS} <= kinds
+        assert {MeasurementKind.EFFECTIVE_K, MeasurementKind.CONSTANT_COLUMNS} <= kinds
 
 
 def test_quick_attack_is_made_where_enough_people_are_held_out(tmp_path):
@@ -90,7 +97,7 @@ def test_quick_attack_is_made_where_enough_people_are_held_out(tmp_path):
     manager.train(RECORDS, hold_out=named(people(30, seed=9), "cedar"))
     asked = manager.request_many(subjects=[person(i) for i in range(20)])
     manager.forget()
-    numbers = manager.certify(asked[0].id).body.measurement(Kind.MEMBERSHIP).numbers
+    numbers = manager.certify(asked[0].id).body.measurement(MeasurementKind.MEMBERSHIP).numbers
     assert (numbers["members"], numbers["nonmembers"]) == (60, 30)
     manager.close()
 
@@ -99,7 +106,7 @@ def test_few_people_held_out_are_not_attacked_with(manager):
     assert len(HELD_OUT) < 20
     manager.request_many(subjects=[person(i) for i in range(20)])
     manager.forget()
-    assert not manager.certify().body.measurement(Kind.MEMBERSHIP).numbers
+    assert not manager.certify().body.measurement(MeasurementKind.MEMBERSHIP).numbers
 
 
 def test_nothing_is_measured_about_so_few_people_that_it_would_be_about_them(tmp_path):
@@ -109,7 +116,7 @@ def test_nothing_is_measured_about_so_few_people_that_it_would_be_about_them(tmp
     manager.request_many(subjects=[person(i) for i in range(19)])
     manager.forget()
     assert manager.audit(LossAttack(), references=0).members > 60, "those who stay are asked about instead"
-    found = manager.certify().body.measurement(Kind.MEMBERSHIP)
+    found = manager.certify().body.measurement(MeasurementKind.MEMBERSHIP)
     assert "fewer than 20 people" in found.sentence
     assert not found.numbers
     assert not any("audits" in e.body for e in manager.space.ledger.entries(kinds=["measure"]))
@@ -120,7 +127,7 @@ def test_audit_of_the_forgotten_is_told(manager):
     asked = manager.request_many(subjects=[person(i) for i in range(20)])
     manager.forget()
     report = manager.audit(LossAttack(), references=0)
-    found = manager.certify(asked[3].id).body.measurement(Kind.MEMBERSHIP)
+    found = manager.certify(asked[3].id).body.measurement(MeasurementKind.MEMBERSHIP)
     assert found.numbers["auc"] == report.auc
     assert found.numbers["members"] == 60
     assert manager.audit(LossAttack(), references=0).members == 90, "they are not kept in memory after that"
@@ -132,7 +139,7 @@ def test_audit_of_those_who_stay_is_noted_and_not_told_to_the_one_who_left(manag
     other = Manager(manager.space.folder, rng=RNG)
     assert other.audit(LossAttack(), references=0).members == 147
     assert [e.body["about"] for e in manager.space.ledger.entries(kinds=["audit"])] == ["records still in training"]
-    assert not other.certify(request.id).body.measurement(Kind.MEMBERSHIP).numbers
+    assert not other.certify(request.id).body.measurement(MeasurementKind.MEMBERSHIP).numbers
     other.close()
 
 
@@ -183,14 +190,13 @@ def test_records_that_another_request_took_along_were_seen_by_an_earlier_model(m
     """Asked for while a forget runs that erases them: the next one has nothing to train."""
     late = []
 
-    def watch(step, work):
+    def ask(step) -> None:
         if step == "forget":
             late.append(Manager(manager.space.folder).request_erasure(record=str(RECORDS.ids[9])))
-        return work()
 
-    manager._watch = watch
+    manager._progress = Steps(ask)
     manager.request_erasure(subject=str(RECORDS.subjects[9]))
     manager.forget()
     assert not manager.forget().trained
-    found = manager.certify(late[0].id).body.measurement(Kind.EXPOSURE)
+    found = manager.certify(late[0].id).body.measurement(MeasurementKind.EXPOSURE)
     assert found.sentence.startswith("An earlier model had been fitted on 1 of the records")

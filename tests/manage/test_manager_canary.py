@@ -15,22 +15,14 @@ import numpy as np
 import pytest
 
 from canary import INCOMES, canary_table
-from eupg import (
-    EUPG,
-    LightGBMLearner,
-    LocalDP,
-    Manager,
-    ProbabilisticKAnonymity,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    XGBoostLearner,
-)
+from eupg import EUPG, Manager, Seeded
 from eupg.data.attribute import Categorical, Key, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
-from eupg.manage.request_states import State
-from eupg.manage.workspace import Workspace
+from eupg.learn import LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.manage.requests.states import State
+from eupg.manage.storage import change
+from eupg.protect import LocalDP, ProbabilisticKAnonymity
 from traces import of_number, of_text, traces
 
 SCHEMA = Schema(
@@ -106,9 +98,9 @@ def test_trees_may_keep_a_value_of_a_k_anonymous_release_and_nothing_else_does(t
     for seed in range(20):
         folder = tmp_path / str(seed)
         manager = erased(folder, ProbabilisticKAnonymity(k=10), "xgboost", effort=100, rng=Seeded(seed))
-        current, found = manager.space.current(), traces(folder, WANTED)
+        state, found = manager.space.state(), traces(folder, WANTED)
         manager.close()
-        assert {Path(place.partition(",")[0]).name for place, _, _ in found} <= {current.base, current.served}
+        assert {Path(place.partition(",")[0]).name for place, _, _ in found} <= {state.base, state.served}
         assert {what for _, what, _ in found} <= {f"income {value}" for value in INCOMES}
         if found:
             return
@@ -120,7 +112,7 @@ def test_nothing_is_left_after_a_crash_in_the_middle_of_forgetting(tmp_path, mec
     manager = Manager(tmp_path, EUPG(mechanism, SklearnLearner(), pretrain=5, finetune=2))
     manager.train(table(), hold_out=0.0)
     manager.request_erasure(subject=NAME)
-    monkeypatch.setattr(Workspace, "settle", interrupted)
+    monkeypatch.setattr(change, "settle", interrupted)
     with pytest.raises(KeyboardInterrupt):
         manager.forget()
     monkeypatch.undo()

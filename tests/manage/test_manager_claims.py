@@ -8,10 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eupg import Manager, Secret
-from eupg.errors import CertificateRefused, WorkspaceState
+from eupg.errors import CertificateRefused, PrivacyError, WrongState
 from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous, guarantee_from_json
 from eupg.guarantees.wording import REQUESTS_APART
+from eupg.protect import ProbabilisticKAnonymity
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, in_memory, person, record, trained
+from steps import Steps
 
 
 def answers(manager):
@@ -61,15 +63,15 @@ def test_memory_and_workspace_claim_the_same_for_one_record_of_a_person(method, 
 
 @pytest.mark.parametrize("method", [METHOD, GROUPED], ids=["local DP", "k-anonymity"])
 def test_state_that_a_workspace_trains_with_states_no_claim(method, tmp_path):
-    """Its history is the roll's: on its own it would call everyone a newcomer, of whom nothing remains."""
+    """Its history is the index's: on its own it would call everyone a newcomer, of whom nothing remains."""
     with trained(tmp_path, method) as manager:
-        current = manager.space.current()
-        (data, _), roll = manager.space.read(current), manager.space.roll(current)
-        state = manager._workshop._trained(current, data, roll)
+        live = manager.space.state()
+        (data, _), index = manager.space.read(live), manager.space.index(live)
+        state = manager._trainer._restored(live, data, index)
         theirs = RECORDS.of_subjects([person(3)])
         after = method.forget(state, data.without(theirs.ids), RNG)
         for known, asked in ((state, theirs), (after, RECORDS.of_subjects([person(4)]))):
-            with pytest.raises(WorkspaceState, match="workspace keeps that history: read the claim in the certificate"):
+            with pytest.raises(WrongState, match="workspace keeps that history: read the claim in the certificate"):
                 known.claim_for(asked)
 
 
@@ -145,12 +147,11 @@ def test_record_that_went_with_its_person_is_answered_like_them(tmp_path):
     with trained(tmp_path, GROUPED) as manager:
         late = []
 
-        def during(step, work):
+        def during(step) -> None:
             if step == "forget" and not late:
                 late.append(manager.request_erasure(record=record(10)))
-            return work()
 
-        manager._watch = during
+        manager._progress = Steps(during)
         early = forgotten(manager, subject=person(3))
         before = manager.status().served
         done = manager.forget()
@@ -161,6 +162,26 @@ def test_record_that_went_with_its_person_is_answered_like_them(tmp_path):
         manager.verify(paper)
         assert not paper.body.claimed.never_seen_raw
         assert paper.body.request.records_erased == 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Ungrouped:
+    """Claims k-anonymity and keeps its groups to itself."""
+
+    inner: ProbabilisticKAnonymity = ProbabilisticKAnonymity(k=8)
+
+    def guarantee(self, schema):
+        return self.inner.guarantee(schema)
+
+    def protect(self, data, rng):
+        return self.inner.protect(data, rng)
+
+
+def test_k_anonymity_without_groups_is_refused(tmp_path):
+    """Otherwise everybody would seem to hide among all who are forgotten."""
+    method = dataclasses.replace(GROUPED, mechanism=Ungrouped())
+    with pytest.raises(PrivacyError, match="does not tell the groups"), trained(tmp_path, method):
+        pass
 
 
 class TestSecondRelease:

@@ -5,9 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eupg import EUPG, LocalDP, Manager, ProbabilisticKAnonymity, Secret, Seeded, SklearnLearner
+from eupg import EUPG, Manager, Secret, Seeded
 from eupg.forget.eupg import FEWEST_EXPOSED, TOPPED_UP
-from eupg.manage.roll import Roll
+from eupg.learn import SklearnLearner
+from eupg.manage.storage.subjects import SubjectIndex
+from eupg.protect import LocalDP, ProbabilisticKAnonymity
+from managed import archived
 from people import people
 
 METHOD = EUPG(ProbabilisticKAnonymity(10), SklearnLearner(), 2, 1, exposure=0.2)
@@ -22,13 +25,13 @@ def manager(tmp_path):
 
 
 def exposed(manager) -> set[str]:
-    current = manager.space.current()
-    data, _ = manager.space.read(current)
-    roll = manager.space.roll(current)
-    return set(data.subjects[roll.part(roll.exposed, held_out=False)].tolist())
+    state = manager.space.state()
+    data, _ = manager.space.read(state)
+    index = manager.space.index(state)
+    return set(data.subjects[index.part(index.exposed, held_out=False)].tolist())
 
 
-def test_roll_holds_exactly_those_the_method_drew(manager):
+def test_index_holds_exactly_those_the_method_drew(manager):
     data = people(300)
     drawn = METHOD.train(data, Seeded(3))
     assert exposed(manager) == set(data.subjects[np.isin(data.ids, list(drawn.ids))].tolist())
@@ -48,7 +51,7 @@ def test_somebody_never_seen_raw_is_erased_without_training_and_the_certificate_
     found = next(m for m in paper.body.measured if m.kind == "exposure")
     assert "never seen raw" in found.result
     assert found.numbers["elapsed_ms"] > 0
-    assert person not in manager.space.read(manager.space.current())[0].subjects
+    assert person not in manager.space.read(manager.space.state())[0].subjects
 
 
 def test_somebody_exposed_costs_a_fine_tuning_on_the_others_who_are(manager):
@@ -86,10 +89,10 @@ def test_new_people_are_exposed_at_the_same_share_and_the_old_ones_stay(manager)
 
 
 def drawn(manager) -> set[str]:
-    current = manager.space.current()
-    data, _ = manager.space.read(current)
-    roll = manager.space.roll(current)
-    return set(data.subjects[roll.part(roll.drawn, held_out=False)].tolist())
+    state = manager.space.state()
+    data, _ = manager.space.read(state)
+    index = manager.space.index(state)
+    return set(data.subjects[index.part(index.drawn, held_out=False)].tolist())
 
 
 def one_more(number: int):
@@ -152,8 +155,8 @@ def test_someone_held_out_is_decided_about_when_they_come_to_be_in_training(tmp_
 def test_below_the_fewest_the_base_is_served_and_the_decisions_are_remembered(manager):
     before = sorted(drawn(manager))
     requests = forget(manager, *before[FEWEST_EXPOSED - 1 :])
-    current = manager.space.current()
-    assert current.served == current.base
+    state = manager.space.state()
+    assert state.served == state.base
     assert not exposed(manager)
     assert drawn(manager) == set(before[: FEWEST_EXPOSED - 1])
     paper = manager.certify(requests[0].id)
@@ -170,8 +173,8 @@ def test_below_the_fewest_the_base_is_served_and_the_decisions_are_remembered(ma
         number += 1
     assert exposed(manager) == drawn(manager)
     assert set(before[1 : FEWEST_EXPOSED - 1]) < exposed(manager)
-    current = manager.space.current()
-    assert current.served != current.base
+    state = manager.space.state()
+    assert state.served != state.base
     manager.verify()
 
 
@@ -187,22 +190,22 @@ def test_top_up_is_in_the_claim_of_everyone_newcomers_included(tmp_path):
 def test_index_of_an_earlier_format_takes_those_who_were_exposed_for_drawn(manager):
     import io
 
-    roll = manager.space.roll(manager.space.current())
-    with np.load(io.BytesIO(roll.to_bytes())) as noted:
-        old = {name: noted[name] for name in noted.files if name not in ("drawn", "seen")} | {"format": np.array(2)}
+    index = manager.space.index(manager.space.state())
+    old = {name: array for name, array in archived(index).items() if name not in ("drawn", "seen")}
+    old["format"] = np.array(2)
 
     def read(**changes):
         file = io.BytesIO()
         np.savez(file, **(old | changes))
-        return Roll.from_bytes(file.getvalue())
+        return SubjectIndex.from_bytes(file.getvalue())
 
     again = read()
-    np.testing.assert_array_equal(again.drawn, roll.exposed)
-    np.testing.assert_array_equal(again.seen, roll.exposed)
+    np.testing.assert_array_equal(again.drawn, index.exposed)
+    np.testing.assert_array_equal(again.seen, index.exposed)
     # Each release had a sample of its own then, and only the last one is known.
-    twice = read(groups=np.concatenate([roll.groups, roll.groups]))
+    twice = read(groups=np.concatenate([index.groups, index.groups]))
     assert twice.seen.all()
-    np.testing.assert_array_equal(twice.drawn, roll.exposed)
+    np.testing.assert_array_equal(twice.drawn, index.exposed)
 
 
 def test_top_up_is_noted(tmp_path):
@@ -222,8 +225,8 @@ def test_top_up_is_noted(tmp_path):
 def test_base_alone_serves_and_every_erasure_is_free(tmp_path):
     found = Manager(tmp_path / "ws", EUPG(LocalDP(2.0), SklearnLearner(), 2, 1, exposure=0.0), rng=Seeded(3))
     found.train(people(200), hold_out=0.0)
-    current = found.space.current()
-    assert current.base == current.served
+    state = found.space.state()
+    assert state.base == state.served
     request = found.request_erasure(subject="p1")
     assert not found.forget().trained
     assert found.certify(request.id).body.claimed.never_seen_raw
@@ -239,10 +242,10 @@ def test_workspace_opens_again_with_its_exposure(manager, tmp_path):
 
 def test_somebody_forgotten_by_another_process_does_not_stay_in_this_ones_memory(manager, tmp_path):
     person = min(exposed(manager))
-    assert any(person in data.subjects for data in manager.space._at_hand.values())
+    assert any(person in data.subjects for data in manager.space._records_in_memory.values())
     other = Manager(tmp_path / "ws", rng=Seeded(3))
     other.request_erasure(subject=person)
     other.forget()
     other.close()
     manager.predict(people(3).X)
-    assert not any(person in data.subjects for data in manager.space._at_hand.values())
+    assert not any(person in data.subjects for data in manager.space._records_in_memory.values())

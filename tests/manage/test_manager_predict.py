@@ -4,23 +4,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from eupg import (
-    EUPG,
-    SISA,
-    Dataset,
-    LightGBMLearner,
-    LocalDP,
-    Manager,
-    Retrain,
-    Schema,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    XGBoostLearner,
-)
+from eupg import EUPG, SISA, Dataset, Manager, Retrain, Schema, Seeded
 from eupg.data.rows import AdjustedRows
-from eupg.errors import DataError, WorkspaceState
-from eupg.manage.export import export
+from eupg.errors import DataError, WrongState
+from eupg.learn import LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.manage.integrations.evidence_folder import export
+from eupg.protect import LocalDP
 from managed import LOOK, METHOD, RECORDS, RNG, trained
 
 TABLE = RECORDS.to_pandas().drop(columns="ill")[::5].reset_index(drop=True)
@@ -97,7 +86,7 @@ def test_no_rows_give_no_predictions(manager, looked):
 
 def test_predicting_before_training_says_so(tmp_path):
     manager = Manager(tmp_path / "ws", METHOD)
-    with pytest.raises(WorkspaceState, match="train"):
+    with pytest.raises(WrongState, match="train"):
         manager.predict(TABLE)
     manager.close()
 

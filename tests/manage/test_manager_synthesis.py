@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from canary import INCOMES, canary_table
-from eupg import EUPG, LightGBMLearner, Manager, TorchLearner, XGBoostLearner
+from eupg import EUPG, Manager
 from eupg.data.attribute import Categorical, Key, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.guarantees import Neighbours, Unit
-from eupg.protect.synthesis import DPSynthesis
+from eupg.learn import LightGBMLearner, TorchLearner, XGBoostLearner
+from eupg.protect.synthesis.mechanism import DPSynthesis
 from eupg.rng import Secret
 from traces import of_number, of_text, traces
 
@@ -79,9 +80,9 @@ def test_model_of_synthetic_rows_alone_is_served_where_no_record_is_seen_raw(tmp
     manager = Manager(tmp_path, EUPG(MECHANISM, XGBoostLearner(threads=1), pretrain=20, finetune=0))
     manager.train(table(), hold_out=0.0)
     request = manager.request_erasure(subject=NAME)
-    before = manager.space.current().served
+    before = manager.space.state().served
     manager.forget()
-    assert manager.space.current().served == before
+    assert manager.space.state().served == before
     manager.verify(manager.certify(request.id))
     manager.close()
     assert traces(tmp_path, WANTED) == []

@@ -17,7 +17,7 @@ from sklearn.preprocessing import FunctionTransformer
 
 from eupg import Manager
 from eupg.certify.certificate import Certificate, sign
-from eupg.certify.verify import verify
+from eupg.certify.verification import verify
 from eupg.errors import (
     CertificateInvalid,
     EupgError,
@@ -27,11 +27,11 @@ from eupg.errors import (
     StoreCorrupt,
     UnknownRequest,
     WorkspaceDamaged,
-    WorkspaceState,
+    WrongState,
 )
 from eupg.learn.envelope import write_model
 from eupg.manage.checking import check_certificate
-from eupg.manage.request_states import State
+from eupg.manage.requests.states import State
 from managed import GROUPED, LOOK, METHOD, NEWCOMERS, RNG, person, trained
 from people import people
 
@@ -67,27 +67,27 @@ def certified(manager, number=3):
 
 
 class TestFlippedByte:
-    @pytest.mark.parametrize("what", ["base", "served", "roll"])
+    @pytest.mark.parametrize("what", ["base", "served", "index"])
     def test_in_a_stored_file_is_named(self, manager, what):
-        digest = getattr(manager.space.current(), what)
+        digest = getattr(manager.space.state(), what)
         flip(manager.space.store.folder / digest)
         with pytest.raises(StoreCorrupt, match=f"{digest} is damaged"):
             manager.verify()
 
     def test_in_a_record_file_is_named(self, manager):
-        digest = manager.space.current().records[0]
+        digest = manager.space.state().records[0]
         flip(manager.space.records.folder / digest)
         with pytest.raises(StoreCorrupt, match=f"{digest} is damaged"):
             manager.verify()
 
     def test_in_the_base_model_stops_the_rollback_and_nothing_changes(self, manager):
         request = manager.request_erasure(subject=person(3))
-        before, answer = manager.space.current(), manager.predict(LOOK)
+        before, answer = manager.space.state(), manager.predict(LOOK)
         path = manager.space.store.folder / before.base
         flip(path)
         with pytest.raises(StoreCorrupt, match="is damaged"):
             manager.forget()
-        assert manager.space.current() == before
+        assert manager.space.state() == before
         assert manager.space.book.get(request.id).state is State.FAILED
         np.testing.assert_array_equal(manager.predict(LOOK), answer)
         flip(path)
@@ -95,7 +95,7 @@ class TestFlippedByte:
         manager.verify()
 
     def test_in_the_served_model_is_found_before_it_answers(self, manager):
-        flip(manager.space.store.folder / manager.space.current().served)
+        flip(manager.space.store.folder / manager.space.state().served)
         with pytest.raises(StoreCorrupt, match="is damaged"):
             manager.predict(LOOK)
 
@@ -227,14 +227,14 @@ class TestCertificates:
         body = certified(manager).body
         better = dataclasses.replace(body.claimed.claim, epsilon=body.claimed.claim.epsilon / 100)
         false = dataclasses.replace(body, claimed=dataclasses.replace(body.claimed, claim=better))
-        with pytest.raises(CertificateInvalid, match="another story"):
+        with pytest.raises(CertificateInvalid, match="the ledger disagrees"):
             manager.verify(sign(false, manager.space.signing))
 
     def test_signed_by_a_thief_of_the_key_is_refused(self, manager):
         paper = certified(manager)
         body = paper.body
         false = dataclasses.replace(body, provenance=dataclasses.replace(body.provenance, new_model="0" * 64))
-        with pytest.raises(CertificateInvalid, match="another story"):
+        with pytest.raises(CertificateInvalid, match="the ledger disagrees"):
             manager.verify(sign(false, manager.space.signing))
 
     def test_stay_good_as_the_workspace_goes_on(self, manager, tmp_path):
@@ -258,7 +258,7 @@ class TestCertificates:
 
     def test_are_not_issued_before_the_erasure(self, manager):
         request = manager.request_erasure(subject=person(3))
-        with pytest.raises(WorkspaceState, match="run forget first"):
+        with pytest.raises(WrongState, match="run forget first"):
             manager.certify(request.id)
 
 
@@ -277,8 +277,8 @@ class TestMaliciousModel:
 
     def plant(self, manager, content: bytes) -> Manager:
         digest = manager.space.store.put(content)
-        current = manager.space.current()
-        bent = dataclasses.replace(current, base=digest, served=digest)
+        state = manager.space.state()
+        bent = dataclasses.replace(state, parts={"base": digest}, served=digest)
         (manager.space.folder / "current.json").write_bytes(bent.to_bytes())
         # Whoever can write to the ledger, too, makes it agree.
         noted = {"change": bent.number, "digest": hashlib.sha256(bent.to_bytes()).hexdigest()}

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from eupg import Manager
 from eupg.errors import LockHeld
-from eupg.manage.request_states import State
+from eupg.manage.requests.states import State
 from managed import LOOK, RNG, person, record, trained
 
 
@@ -21,16 +22,17 @@ def manager(tmp_path):
 
 
 class Gate:
-    """A watch that stops inside the fine-tuning until it is let go."""
+    """Progress that stops inside the fine-tuning until it is let go."""
 
     def __init__(self) -> None:
         self.inside, self.go = threading.Event(), threading.Event()
 
-    def __call__(self, step, work):
-        if step == "forget":
+    @contextmanager
+    def step(self, name):
+        if name == "forget":
             self.inside.set()
             assert self.go.wait(60)
-        return work()
+        yield
 
 
 class Running:
@@ -38,7 +40,7 @@ class Running:
 
     def __init__(self, folder) -> None:
         self.gate, self.error, self.done = Gate(), None, None
-        self._manager = Manager(folder, rng=RNG, watch=self.gate)
+        self._manager = Manager(folder, rng=RNG, progress=self.gate)
         self._thread = threading.Thread(target=self._run)
 
     def _run(self) -> None:

@@ -7,10 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eupg import Manager
+from eupg import Manager, files
 from eupg.errors import ChangeUnsettled, EupgError, StorageError
-from eupg.manage import atomic
-from eupg.manage.request_states import State
+from eupg.manage.requests.states import State
 from managed import HELD_OUT, LOOK, METHOD, NEWCOMERS, RECORDS, RNG, person, trained
 from trouble import REFUSALS, on_small_disk
 
@@ -21,7 +20,7 @@ import os
 import numpy as np
 from eupg import Manager
 from eupg.errors import ChangeUnsettled, LedgerUnavailable, StorageError
-from eupg.manage.request_states import State
+from eupg.manage.requests.states import State
 from managed import HELD_OUT, LOOK, METHOD, NEWCOMERS, RECORDS, RNG, person
 
 folder = sys.argv[1] + "/workspace"
@@ -36,7 +35,7 @@ def test_full_disk_stops_a_forget_and_keeps_everything(tmp_path):
         + """
 manager.train(RECORDS, hold_out=HELD_OUT)
 request = manager.request_erasure(subject=person(3))
-before, answer = manager.space.current(), manager.predict(LOOK)
+before, answer = manager.space.state(), manager.predict(LOOK)
 taken = [sys.argv[1] + f"/ballast-{size}" for size in (65536, 4096)]
 for path in taken:
     size = int(path.rpartition("-")[2])
@@ -56,7 +55,7 @@ for attempt in range(2):
     else:
         raise AssertionError(f"there was room for it: {free}")
 assert "space" in said or "full" in said, said
-assert manager.space.current() == before
+assert manager.space.state() == before
 assert (manager.predict(LOOK) == answer).all()
 assert manager.space.book.get(request.id).state.is_open
 for path in taken:
@@ -78,7 +77,7 @@ manager.train(RECORDS, hold_out=HELD_OUT)
 failed = 0
 for number in range(40):
     request = manager.request_erasure(subject=person(number % 50))
-    before, answer = manager.space.current(), manager.predict(LOOK)
+    before, answer = manager.space.state(), manager.predict(LOOK)
     with open(sys.argv[1] + "/ballast", "wb", buffering=0) as file:
         try:
             while True:
@@ -92,7 +91,7 @@ for number in range(40):
             failed += 1
             state = manager.space.book.get(request.id).state
             assert state.is_open or state is State.COMPLETED, state
-            if manager.space.current().number == before.number:
+            if manager.space.state().number == before.number:
                 np.testing.assert_array_equal(manager.predict(LOOK), answer)
     os.unlink(sys.argv[1] + "/ballast")
     manager.forget()
@@ -111,7 +110,7 @@ def test_read_only_folder_gives_a_clear_error_and_predictions(tmp_path):
         + """
 manager.train(RECORDS, hold_out=HELD_OUT)
 request = manager.request_erasure(subject=person(3))
-before, answer = manager.space.current(), manager.predict(LOOK)
+before, answer = manager.space.state(), manager.predict(LOOK)
 manager.close()
 make_read_only()
 manager = Manager(folder, rng=RNG)
@@ -124,7 +123,7 @@ for step in (manager.forget, manager.recover, add, ask):
         assert "read-only" in str(error) or "check space, permissions" in str(error), error
     else:
         raise AssertionError(step)
-assert manager.space.current() == before
+assert manager.space.state() == before
 """
     )
     on_small_disk(code, tmp_path, "4m")
@@ -134,7 +133,7 @@ assert manager.space.current() == before
 def test_refused_pointer_leaves_the_old_state(tmp_path, monkeypatch, number, words):
     with trained(tmp_path) as manager:
         request = manager.request_erasure(subject=person(3))
-        before, answer = manager.space.current(), manager.predict(LOOK)
+        before, answer = manager.space.state(), manager.predict(LOOK)
         replace = os.replace
 
         def refuse(source, target):
@@ -143,10 +142,10 @@ def test_refused_pointer_leaves_the_old_state(tmp_path, monkeypatch, number, wor
             replace(source, target)
 
         with monkeypatch.context() as patch:
-            patch.setattr(atomic.os, "replace", refuse)
+            patch.setattr(files.os, "replace", refuse)
             with pytest.raises(StorageError, match=words):
                 manager.forget()
-        assert manager.space.current() == before
+        assert manager.space.state() == before
         assert manager.space.book.get(request.id).state is State.FAILED
         assert manager.space.book.get(request.id).reason == "could not be done: StorageError"
         np.testing.assert_array_equal(manager.predict(LOOK), answer)
@@ -159,7 +158,7 @@ def test_pointer_that_is_written_but_not_forced_to_disk_counts(tmp_path, monkeyp
     """The change has happened, so the request is not failed; the next step completes it."""
     with trained(tmp_path) as manager:
         request = manager.request_erasure(subject=person(3))
-        real = atomic.sync_folder
+        real = files.sync_folder
 
         def refuse(folder, unless):
             if "current.json" in unless:
@@ -167,7 +166,7 @@ def test_pointer_that_is_written_but_not_forced_to_disk_counts(tmp_path, monkeyp
             real(folder, unless)
 
         with monkeypatch.context() as patch:
-            patch.setattr(atomic, "sync_folder", refuse)
+            patch.setattr(files, "sync_folder", refuse)
             with pytest.raises(ChangeUnsettled, match=r"the change took effect.*cannot force"):
                 manager.forget()
         manager.recover()
@@ -189,7 +188,7 @@ def test_failed_change_leaves_nothing_behind(tmp_path, monkeypatch, step):
         replace(source, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic.os, "replace", refuse)
+        patch.setattr(files.os, "replace", refuse)
         work = {"train": lambda: manager.train(RECORDS), "add": lambda: manager.add(NEWCOMERS), "renew": manager.renew}
         with pytest.raises(EupgError, match="no space is left"):
             work[step]()

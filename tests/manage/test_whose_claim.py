@@ -6,12 +6,14 @@ import json
 import numpy as np
 import pytest
 
-from eupg import EUPG, DPSynthesis, LocalDP, Manager, SklearnLearner
-from eupg.certify.measured import Kind
+from eupg import EUPG, Manager
+from eupg.certify.measured import MeasurementKind
 from eupg.certify.render import page
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.guarantees.wording import NO_PERSON
+from eupg.learn import SklearnLearner
+from eupg.protect import DPSynthesis, LocalDP
 from managed import GROUPED, HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, named, person, record, trained
 from people import people
 
@@ -93,7 +95,7 @@ def test_three_records_of_one_person_are_one_claim_where_the_person_is_named(tmp
     ("method", "said"),
     [
         (METHOD, "record-level ε = 4 (1 record)"),
-        (SYNTHETIC, "record-level ε = 2 (the erased ones of a person who keeps"),
+        (SYNTHETIC, "record-level ε = 2 (the erased records of a person who keeps"),
     ],
     ids=["local DP", "synthesis"],
 )
@@ -132,15 +134,17 @@ class TestOwnFigures:
 
     def test_twins_are_those_of_the_persons_own_records(self, manager):
         mine, other = forgotten(manager, {"subject": person(3)}, {"subject": person(4)})
-        counts = [p.body.measurement(Kind.NEAR_DUPLICATES).numbers for p in (mine, other)]
+        counts = [p.body.measurement(MeasurementKind.NEAR_DUPLICATES).numbers for p in (mine, other)]
         assert [(n["forgotten"], n["same_label"]) for n in counts] == [(3, 1), (3, 0)]
         assert "0 of 3 erased records have an identical twin among the 145 retained" in " ".join(str(other).split())
         assert "of 6 " not in json.dumps([m.to_json() for m in other.body.measured])
 
     def test_single_record_reads_as_one(self, manager):
         mine, other = forgotten(manager, {"record": record(9)}, {"record": record(12)})
-        assert mine.body.measurement(Kind.NEAR_DUPLICATES).result.startswith("the erased record has an identical twin")
-        assert other.body.measurement(Kind.NEAR_DUPLICATES).result.startswith(
+        assert mine.body.measurement(MeasurementKind.NEAR_DUPLICATES).result.startswith(
+            "the erased record has an identical twin"
+        )
+        assert other.body.measurement(MeasurementKind.NEAR_DUPLICATES).result.startswith(
             "the erased record has no identical or near"
         )
 
@@ -149,9 +153,9 @@ class TestOwnFigures:
         for paper in papers:
             assert paper.body.request.together == 3
             for text in shown(paper)[1:]:
-                assert "Forgotten together: 3 people; the fewer, the more a comparison of the models" in text
+                assert "3 people were forgotten together; the fewer, the more a comparison of the models" in text
         (alone,) = forgotten(manager, {"subject": person(5)})
-        assert "Forgotten together: 1 person;" in page(alone)
+        assert "No other person was forgotten at the same time;" in page(alone)
 
     def test_held_out_people_do_not_hide_those_whom_the_model_knew(self, manager):
         mine, held = forgotten(manager, {"subject": person(3)}, {"subject": person(1, "cedar")})
@@ -163,10 +167,10 @@ class TestOwnFigures:
         manager.train(RECORDS, hold_out=named(people(30, seed=9), "cedar"))
         papers = forgotten(manager, *({"subject": person(i)} for i in range(20)))
         manager.close()
-        found = papers[0].body.measurement(Kind.MEMBERSHIP)
-        assert "of the batch of 60 records" in found.result
-        assert found.sentence.startswith("Of the batch of 60 records forgotten together, not of one person: ")
-        assert papers[0].body.measurement(Kind.NEAR_DUPLICATES).numbers["forgotten"] == 3
+        found = papers[0].body.measurement(MeasurementKind.MEMBERSHIP)
+        assert "for the batch of 60 records" in found.result
+        assert found.sentence.startswith("For the batch of 60 records forgotten together, not for one person: ")
+        assert papers[0].body.measurement(MeasurementKind.NEAR_DUPLICATES).numbers["forgotten"] == 3
 
     def test_reason_of_a_gap_is_read_where_the_gap_is(self, manager):
         (paper,) = forgotten(manager, {"subject": person(3)})
@@ -175,15 +179,15 @@ class TestOwnFigures:
 
     def test_reason_of_a_gap_is_the_true_one(self, manager):
         papers = forgotten(manager, *({"subject": person(i)} for i in range(20)))
-        found = papers[0].body.measurement(Kind.MEMBERSHIP).sentence
+        found = papers[0].body.measurement(MeasurementKind.MEMBERSHIP).sentence
         assert found == "Not measured: the attack needs at least 20 held-out records, and there are 12."
 
     def test_effective_k_is_about_these_records(self, manager):
-        groups = GROUPED.mechanism.groups(manager.space.read(manager.space.current())[0])
+        groups = GROUPED.mechanism.groups(manager.space.read(manager.space.state())[0])
         mates = sorted(set(RECORDS.subjects[np.flatnonzero(groups == groups[9])[:6]].tolist()) | {person(3)})
         papers = forgotten(manager, *({"subject": name} for name in mates))
         for paper in papers:
-            assert "of these erased records stand alone" in paper.body.measurement(Kind.EFFECTIVE_K).result
+            assert "of these erased records stand alone" in paper.body.measurement(MeasurementKind.EFFECTIVE_K).result
 
 
 def test_share_of_records_whose_group_shares_a_value_is_in_claim_and_certificate(tmp_path):
@@ -196,8 +200,8 @@ def test_share_of_records_whose_group_shares_a_value_is_in_claim_and_certificate
         assert told in manager.status().claim
         (paper,) = forgotten(manager, {"subject": person(3)})
         assert dict(paper.body.claimed.claim.shared) == {"ill": share}
-        assert paper.body.measurement(Kind.SHARED_VALUES).numbers == {"ill": share}
-        assert "not of this person's group" in paper.body.measurement(Kind.SHARED_VALUES).sentence
+        assert paper.body.measurement(MeasurementKind.SHARED_VALUES).numbers == {"ill": share}
+        assert "not of this person's group" in paper.body.measurement(MeasurementKind.SHARED_VALUES).sentence
         for text in shown(paper)[1:]:
             assert told in text
 

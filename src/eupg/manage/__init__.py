@@ -1,1 +1,5 @@
-"""What is kept on disk between runs: the ledger of events, the store of files, the records, and the lock."""
+"""The manager: one workspace on disk, from training to certificates."""
+
+from eupg.lazy import attach
+
+__getattr__, __dir__, __all__ = attach(__name__, __file__)

@@ -1,7 +1,6 @@
-"""New records that come without ids of their own: fresh ids, and whether the same records are here already.
+"""New records that have no ids of their own: they get fresh ids, and are compared with the records held already.
 
-A table without a column of ids cannot say whether its rows were added before. So its records are compared with those
-that are held, value by value, and the label and the person with them.
+A table without a column of ids cannot say whether its rows were added before. So values, label and person are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError
-from eupg.manage.roll import Roll
+from eupg.manage.storage.subjects import SubjectIndex
 from eupg.rng import Randomness
 
 
@@ -30,19 +29,16 @@ class Repeated(StrEnum):
 
 @dataclass(frozen=True)
 class Added:
-    """What came in.
+    """The result of an addition.
 
     Parameters
     ----------
-    records
-        How many records were added.
+    records, returned
+        How many records were added, and how many of them belong to people who were forgotten before.
     prefix
-        What the generated ids begin with: the id of row 7 of the table is ``f"{prefix}-7"``. None where the records
-        had ids of their own.
+        What generated ids begin with: the id of row 7 of the table is ``f"{prefix}-7"``. None for ids of their own.
     repeated
-        How many of the new records equalled records that were held already; looked at only where ids were generated.
-    returned
-        How many of the records added are of people who were forgotten before.
+        How many of the new records equal records held already; counted only where ids are generated.
     """
 
     records: int
@@ -51,12 +47,12 @@ class Added:
     returned: int = 0
 
 
-def fresh_prefix(roll: Roll, key: bytes, rows: int, rng: Randomness) -> str:
-    """Return a random prefix with which no record id of these rows was ever used, by forgotten records included."""
+def fresh_prefix(index: SubjectIndex, key: bytes, rows: int, rng: Randomness) -> str:
+    """Return a random prefix; no id of these rows under it was ever used, not even by a forgotten record."""
     attempt = 0
     while True:
         prefix = f"{int(rng.stage(f'record ids {attempt}').words(1)[0]):016x}"
-        if not roll.knows_records(key, (f"{prefix}-{row}" for row in range(rows))):
+        if not index.knows_records(key, (f"{prefix}-{row}" for row in range(rows))):
             return prefix
         attempt += 1
 
@@ -64,13 +60,13 @@ def fresh_prefix(roll: Roll, key: bytes, rows: int, rng: Randomness) -> str:
 def with_ids(records: Dataset, prefix: str) -> Dataset:
     """Return the records under generated ids: the prefix and the row's position."""
     ids = np.array([f"{prefix}-{row}" for row in range(len(records))], dtype=np.str_)
-    # Where the table does not name people, each record is a person under the record's name.
+    # Where the table does not name people, each record is a person of the same name.
     nameless = records.schema.subject is None and np.array_equal(records.ids, records.subjects)
     return replace(records, ids=ids, subjects=ids if nameless else records.subjects)
 
 
 def held_already(records: Dataset, held: Dataset) -> NDArray[np.bool_]:
-    """Tell for each new record whether it equals one that is held; each held record answers for one new record."""
+    """Return for each new record whether it equals a held one; each held record accounts for one new record."""
     names_people = records.names_people
     left = Counter(_contents(held, names_people=names_people))
     repeats = np.zeros(len(records), dtype=bool)
@@ -84,14 +80,14 @@ def held_already(records: Dataset, held: Dataset) -> NDArray[np.bool_]:
 def check_repeats(repeats: int, records: Dataset) -> None:
     """Refuse a table that was probably added before.
 
-    Where people are known, one record that a person has already is enough. Without them records of different people
-    may be equal, so that only half of the table being here already is taken as a sign.
+    Where people are known, one record that a person has already is enough. Otherwise records of different people may
+    be equal, so only a table of which half is held already is refused.
     """
     if repeats and (records.names_people or 2 * repeats >= len(records)):
         same = "the same person, values and label" if records.names_people else "the same values and label"
         raise DataError(
-            f"{repeats:,} of {len(records):,} new records equal records that are held already ({same}), and without "
-            "record ids they cannot be told apart: was this table added before? Leave the equal ones out (repeated = "
+            f"{repeats:,} of {len(records):,} new records equal records held already ({same}), and without "
+            "record ids they cannot be told apart. Was this table added before? Leave the equal ones out (repeated = "
             '"skip", eupg add --repeated skip), add them as further records ("add"), or name the column of record ids'
         )
 
@@ -99,7 +95,7 @@ def check_repeats(repeats: int, records: Dataset) -> None:
 def _contents(data: Dataset, *, names_people: bool) -> Iterator[tuple[bytes, int, str]]:
     values = data.X
     if values.dtype.kind == "f":
-        # One kind of zero and one kind of missing value, so that equal rows have equal bytes.
+        # One representation of zero and of a missing value, so that equal rows have equal bytes.
         values = np.where(np.isnan(values), np.nan, values + 0.0)
     people = data.subjects.tolist() if names_people else [""] * len(data)
     for row, label, person in zip(np.ascontiguousarray(values), data.y.tolist(), people, strict=True):

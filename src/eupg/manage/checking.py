@@ -1,18 +1,14 @@
-"""Whether a workspace is what it says: ledger, requests, pointer and files, and a certificate against all of them."""
+"""Whether a workspace is consistent: ledger, requests, pointer and files, and a certificate against all of them."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from eupg.certify.canonical import canonical
-from eupg.certify.certificate import Certificate
-from eupg.certify.verify import check_ledger_head, verify
-from eupg.errors import CertificateInvalid, LockHeld, StoreCorrupt
-from eupg.manage.ledger import Ledger
-from eupg.manage.lock import WorkspaceLock
-from eupg.manage.request_states import REISSUED, State
-from eupg.manage.workspace import Workspace
+from eupg.certify.verification import Checkable, certificate_in, check_ledger_head, verify
+from eupg.errors import CertificateInvalid, StoreCorrupt
+from eupg.manage.requests.states import REISSUED, State
+from eupg.manage.storage.workspace import Workspace
 
 
 def check_workspace(space: Workspace) -> None:
@@ -28,53 +24,45 @@ def check_workspace(space: Workspace) -> None:
         space.check_settings()
         _ = space.signing
         space.consistently(lambda: _check_files(space))
-        space.consistently(space.check_people)
-        strange = space.consistently(lambda: _strange(space)) and _strange_at_rest(space)
-        if strange:
-            raise StoreCorrupt(f"{len(strange)} files belong to nothing, first {strange[0]}: run recover")
+        space.consistently(space.check_index)
+        stray = space.consistently(lambda: _stray_files(space))
+        if stray:
+            # A change in progress writes such files before it takes effect.
+            with space.at_rest() as resting:
+                stray = _stray_files(space) if resting else []
+        if stray:
+            raise StoreCorrupt(f"{len(stray)} files belong to nothing, first {stray[0]}: run recover")
 
 
 def _check_files(space: Workspace) -> None:
-    current = space.current()
-    space.store.verify(current.live_files)
-    space.records.files.verify(current.live_records)
+    state = space.state()
+    space.store.verify(state.live_files)
+    space.records.files.verify(state.live_records)
 
 
-def _strange(space: Workspace) -> list[str]:
-    current = space.current()
-    return [*space.store.others(current.live_files), *space.records.files.others(current.live_records)]
+def _stray_files(space: Workspace) -> list[str]:
+    state = space.state()
+    return [*space.store.others(state.live_files), *space.records.files.others(state.live_records)]
 
 
-def _strange_at_rest(space: Workspace) -> list[str]:
-    """Look for files that nothing points at while no change is under way; a change writes such files before it ends."""
-    if space.holds_lock:
-        return _strange(space)
-    try:
-        with WorkspaceLock(space.folder / "lock", shared=True):
-            return _strange(space)
-    except LockHeld:
-        return []
-
-
-def check_certificate(space: Workspace, certificate: Certificate | str | Path) -> None:
-    """Check a certificate's signature, its ledger head, and that the ledger tells the same story."""
+def check_certificate(space: Workspace, certificate: Checkable) -> None:
+    """Check a certificate's signature and its ledger head, and that the ledger agrees with it."""
     verify(certificate, key=space.signing.public)
-    read = certificate if isinstance(certificate, Certificate) else Certificate.load(certificate)
-    check_ledger_head(read, lambda number: _digest_of(space.ledger, number))
+    read = certificate_in(certificate)
+    check_ledger_head(read, lambda number: _entry_digest(space, number))
     body = read.body
-    found = space.book.get(body.request.id)
+    request = space.book.get(body.request.id)
     served = {str(entry.body["served"]) for entry in space.ledger.entries(kinds=["deploy"])}
-    told: Any = next(
-        (e.body["details"] for e in space.book.history(found.id) if e.kind == f"request.{State.COMPLETED}"), {}
-    )
-    same = (found.digest, told.get("records")) == (body.request.digest, body.request.records_erased)
-    same = same and canonical(told.get("claim")) == canonical(body.claimed.claim.to_json())
+    history = space.book.history(request.id)
+    noted: Any = next((e.body["details"] for e in history if e.kind == f"request.{State.COMPLETED}"), {})
+    same = (request.digest, noted.get("records")) == (body.request.digest, body.request.records_erased)
+    same = same and canonical(noted.get("claim")) == canonical(body.claimed.claim.to_json())
     if not same or body.provenance.new_model not in served:
         raise CertificateInvalid(
-            "the certificate is signed with this workspace's key, but the ledger tells another story about its "
-            "request, claim or model: find out who else has the key"
+            "the certificate is signed with this workspace's key, but the ledger disagrees about its request, claim or "
+            "model: find out who else has the key"
         )
-    if read.digest not in issued_for(space, found.id):
+    if read.digest not in issued_for(space, request.id):
         raise CertificateInvalid(
             "the certificate is signed with this workspace's key, but the ledger does not know that it was ever "
             "issued: unless it is a further one that version 0.1.0 issued, find out who else has the key"
@@ -89,6 +77,6 @@ def issued_for(space: Workspace, request: str) -> set[str]:
     return {*(str(d["certificate"]) for d in details if "certificate" in d), *again}
 
 
-def _digest_of(ledger: Ledger, number: int) -> str | None:
-    entry = next(iter(ledger.entries(after=number - 1)), None)
+def _entry_digest(space: Workspace, number: int) -> str | None:
+    entry = next(iter(space.ledger.entries(after=number - 1)), None)
     return entry.digest if entry is not None and entry.number == number else None

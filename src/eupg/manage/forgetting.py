@@ -1,194 +1,291 @@
-"""What forgetting some rows means: which records go, what is claimed for whom, and what can be measured about it."""
+"""What it means to forget some rows: which records go, what is claimed for whom, and what can be measured about it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.audit.duplicates import DuplicateReport, near_duplicates
-from eupg.audit.loss import LossAttack
-from eupg.audit.membership import audit
-from eupg.data.dataset import Dataset
+from eupg.audit.duplicates import TOLERANCE, DuplicateReport, near_duplicates, near_duplicates_among
+from eupg.audit.membership.audit import audit
+from eupg.audit.membership.loss import LossAttack
+from eupg.data.attribute import Categorical
+from eupg.data.dataset import Dataset, Matrix
 from eupg.data.schema import Schema
 from eupg.errors import WorkspaceDamaged
-from eupg.guarantees import Guarantee, Involvement, claim_for_person, guarantee_from_json
+from eupg.forget.durable import assumes_requests_apart
+from eupg.guarantees import Involvement, claim_for_person, guarantee_from_json
 from eupg.guarantees.wording import NO_PERSON
 from eupg.learn.learner import Model
-from eupg.manage.current import Answered, Current, Release
-from eupg.manage.events import Json
-from eupg.manage.request_states import Request
-from eupg.manage.roll import Roll, Standing
+from eupg.manage.ledger.events import Json
+from eupg.manage.requests.states import Request
+from eupg.manage.storage.records import RecordFiles
+from eupg.manage.storage.sketches import ColumnMoments, Sketch, code_ranges, hashes
+from eupg.manage.storage.state import Answered, WorkspaceState
+from eupg.manage.storage.subjects import Numbers, Rows, SubjectIndex
 from eupg.protect.kanonymity import EffectiveK
 
 # Fewer held-out people than this say nothing about chance.
 _ENOUGH_HELD_OUT = 20
-# What an attack finds about one record is that record's rank: it would tell its label, and outlive the erasure.
+# The result of an attack on one record is that record's rank: it would reveal its label, and outlive the erasure.
 FEWEST_AUDITED = 20
-# More than this make the interval hardly narrower where few people are forgotten: every second, third… is asked.
+# More than this hardly narrow the interval where few people are forgotten: every second, third… is used.
 _MANY_HELD_OUT = 2_000
 
 
 @dataclass(frozen=True, eq=False)
 class Erasure:
-    """The rows that go, request by request.
+    """The rows to erase: the subject index before the erasure, and for each request the numbers of its rows."""
 
-    Parameters
-    ----------
-    roll
-        The roll before.
-    rows
-        For each request, the numbers of its rows.
-    """
-
-    roll: Roll
-    rows: Mapping[str, NDArray[np.intp]]
+    index: SubjectIndex
+    rows: Mapping[str, Numbers]
 
     @classmethod
-    def of(cls, roll: Roll, requests: Sequence[Request]) -> Erasure:
+    def of(cls, index: SubjectIndex, requests: Sequence[Request]) -> Erasure:
         """Find the rows that requests are about.
 
-        Those that are gone already are not counted again, unless all are: another request, answered meanwhile, took
-        them along, and this one is answered with what became of them.
+        Rows that are gone already are not counted again, unless all are. In that case another request, answered
+        meanwhile, has erased them, and this one is answered with what became of them.
         """
-        found = {}
-        for request, rows in roll.asked_for(requests):
-            left = rows[~roll.gone[rows]]
-            found[request.id] = left if len(left) else rows
-        return cls(roll, found)
+        asked = index.asked_for(requests)
+        flat = _joined(rows for _, rows in asked)
+        ends = np.cumsum([len(rows) for _, rows in asked]) if asked else np.empty(0, np.intp)
+        gone = np.split(index.gone_at(flat), ends[:-1])
+        each = {}
+        for (request, rows), left in zip(asked, gone, strict=False):
+            each[request.id] = rows if left.all() else rows[~left]
+        return cls(index, each)
+
+    @cached_property
+    def gone(self) -> Numbers:
+        """All rows that are erased now, in order."""
+        rows = np.unique(_joined(self.rows.values()))
+        return rows[~self.index.gone_at(rows)]
+
+    @cached_property
+    def in_training(self) -> Numbers:
+        """The rows that are erased from training now, in order."""
+        return self.gone[~self.index.held_out_at(self.gone)]
+
+    @cached_property
+    def held_out(self) -> Numbers:
+        """The rows that are erased now of those held out, in order."""
+        return self.gone[self.index.held_out_at(self.gone)]
 
     @property
-    def gone(self) -> NDArray[np.bool_]:
-        """All rows that go now."""
-        mask = np.zeros(len(self.roll.gone), dtype=bool)
-        mask[np.concatenate([np.empty(0, np.intp), *self.rows.values()])] = True
-        return mask & ~self.roll.gone
+    def touches_model(self) -> bool:
+        """Whether the served model was fitted on one of the rows."""
+        return bool(self.index.exposed_at(self.in_training).any())
 
-    def part(self, data: Dataset, *, held_out: bool) -> NDArray[np.bool_]:
-        """Return which of the records that are left now are to go."""
-        chosen = self.roll.part(self.gone, held_out=held_out)
+    def part(self, data: Dataset, *, held_out: bool) -> Rows:
+        """Return which of the records that are left now are erased."""
+        mask = np.zeros(len(self.index), dtype=bool)
+        mask[self.gone] = True
+        chosen = self.index.part(mask, held_out=held_out)
         if len(chosen) != len(data):
             raise WorkspaceDamaged(
-                f"the roll knows {len(chosen)} records and the files hold {len(data)}: restore both from one backup"
+                f"the index of people lists {len(chosen)} records and the files hold {len(data)}: restore both from "
+                "one backup"
             )
         return chosen
 
     def answers(
-        self, current: Current, schema: Schema, twins: DuplicateReport | None, *, of_method: tuple[str, ...] = ()
+        self, state: WorkspaceState, schema: Schema, twins: DuplicateReport | None, *, method: object
     ) -> tuple[Answered, ...]:
-        """Say for each request what is claimed, and what was counted about its own records.
-
-        ``of_method`` are caveats that narrow every claim.
-        """
-        standing, run = self.roll.standing(self.gone), _Run.of(self.roll, self.gone, twins)
+        """Return for each request what is claimed, and what was counted about its own records."""
+        apart, of_method = assumes_requests_apart(method), tuple(getattr(method, "caveats", ()))
         # The base model's claim says so too, unless an earlier version made it.
-        nameless = schema.subject is None and self.roll.nameless
-        claims = [guarantee_from_json(release.claim) for release in current.releases]
-        found = []
-        for name, rows in self.rows.items():
-            behind = [standing.left_behind(rows, i) for i in range(len(claims))]
-            person = self._involvement(rows, behind, standing, nameless=nameless)
-            claim = claim_for_person(person, claims, caveats=schema.caveats, of_method=of_method)
-            claim = claim.narrowed(NO_PERSON) if nameless else claim
-            details = self._details(rows, behind, standing, current.releases, claim)
-            found.append(Answered(name, details | run.about(rows)))
-        return tuple(found)
+        nameless = schema.subject is None and self.index.nameless
+        claims = [guarantee_from_json(release.claim) for release in state.releases]
+        grouped = [release.k is not None for release in state.releases]
+        known: dict[Involvement, Json] = {}
+        answers = []
+        left_behind = self.index.left_behind(self.gone, list(self.rows.values()), grouped=grouped)
+        for (name, own), left in zip(self._own(twins).items(), left_behind, strict=True):
+            person = Involvement(
+                released=left.released,
+                others=0 if nameless else left.others,
+                stays=left.stays,
+                # A model shows nothing of people whom no model ever saw.
+                seen_raw=apart and left.seen,
+            )
+            if person not in known:
+                claim = claim_for_person(person, claims, caveats=schema.caveats, of_method=of_method)
+                known[person] = (claim.narrowed(NO_PERSON) if nameless else claim).to_json()
+            details: dict[str, Json] = {**own.counts, "claim": known[person]}
+            for release, mates in zip(state.releases, left.mates, strict=True):
+                if release.k is not None and mates:
+                    # There is one such release: after a second nothing would be claimed, so none is made.
+                    effective = EffectiveK(min(mates), float(median(mates)), mates.count(1) / len(mates))
+                    figures = {"minimum": effective.minimum, "median": effective.median, "alone": effective.alone}
+                    details["effective_k"] = {**figures, "k": release.k, "words": _in_words(effective)}
+            answers.append(Answered(name, details | own.batch))
+        return tuple(answers)
 
-    def _involvement(
-        self, rows: NDArray[np.intp], behind: Sequence[NDArray[np.intp]], standing: Standing, *, nameless: bool
-    ) -> Involvement:
-        """Return how the people whom these rows belong to took part, with the rows behind each release."""
-        return Involvement(
-            released=tuple(len(b) for b in behind),
-            others=0 if nameless else standing.others(rows),
-            stays=standing.stays(rows),
-            # Whom no model ever saw, no model can have shown.
-            seen_raw=bool(self.roll.seen[standing.of_the_same(rows)].any()),
+    def _own(self, twins: DuplicateReport | None) -> dict[str, _Own]:
+        """Return for each request what was counted about its own rows, and about the people erased with them."""
+        flat = _joined(self.rows.values())
+        held_out, exposed, seen = (
+            f(flat).tolist() for f in (self.index.held_out_at, self.index.exposed_at, self.index.seen_at)
         )
+        going = np.isin(flat, self.gone).tolist()
+        # The place of each row among the rows that were in training and are erased.
+        place = np.searchsorted(self.in_training, flat).tolist()
+        people, exposed_people = self._people
+        own, parts, start = dict[str, _Own](), dict[str, list[int]](), 0
+        for name, rows in self.rows.items():
+            mine = range(start, start + len(rows))
+            start += len(rows)
+            counts: dict[str, Json] = {
+                "records": len(rows),
+                "held_out": sum(held_out[i] for i in mine),
+                "exposed": sum(exposed[i] for i in mine),
+                "seen": sum(seen[i] for i in mine),
+            }
+            batch: dict[str, Json] = {}
+            now = [i for i in mine if going[i]]
+            # Otherwise another request has erased them.
+            if now:
+                # A comparison of the models before and after shows the difference of all whom the earlier one had seen.
+                batch["together"] = exposed_people if any(exposed[i] for i in now) else people
+                parts[name] = [place[i] for i in now if not held_out[i]]
+            own[name] = _Own(counts, batch)
+        compared = {} if twins is None else {name: rows for name, rows in parts.items() if rows}
+        if twins is not None:
+            for name, counted in zip(compared, twins.of_each(list(compared.values())), strict=True):
+                own[name].batch["duplicates"] = counted
+        return own
 
-    def _details(
-        self,
-        rows: NDArray[np.intp],
-        behind: Sequence[NDArray[np.intp]],
-        standing: Standing,
-        releases: Sequence[Release],
-        claim: Guarantee,
-    ) -> dict[str, Json]:
-        details: dict[str, Json] = {
-            "records": len(rows),
-            "held_out": int(self.roll.held_out[rows].sum()),
-            "exposed": int(self.roll.exposed[rows].sum()),
-            "seen": int(self.roll.seen[rows].sum()),
-            "claim": claim.to_json(),
-        }
-        for i, release in enumerate(releases):
-            found = standing.hides_among(behind[i], i) if release.k is not None else None
-            if found is not None:
-                # There is one such release: after a second nothing would be claimed, so none is made.
-                details["effective_k"] = asdict(found) | {"k": release.k, "words": _hidden(found)}
-        return details
-
-
-@dataclass(frozen=True, eq=False)
-class _Run:
-    """What one run of forgetting knows about all of its requests together, to tell each about its own.
-
-    Parameters
-    ----------
-    roll
-        The roll before.
-    gone
-        The rows that go.
-    twins
-        What was found about those of them that were in training; None where nothing was compared.
-    place
-        Where a row stands among those.
-    people, seen_raw
-        How many people the rows belong to, and how many of these the model that is replaced was fitted on.
-    """
-
-    roll: Roll
-    gone: NDArray[np.bool_]
-    twins: DuplicateReport | None
-    place: NDArray[np.intp]
-    people: int
-    seen_raw: int
-
-    @classmethod
-    def of(cls, roll: Roll, gone: NDArray[np.bool_], twins: DuplicateReport | None) -> _Run:
-        place = np.cumsum(gone & ~roll.held_out) - 1
-        return cls(roll, gone, twins, place, roll.count_people(gone), roll.count_people(gone & roll.exposed))
-
-    def about(self, rows: NDArray[np.intp]) -> dict[str, Json]:
-        """Return what is noted about some rows: their own twins, and how many people were forgotten with them."""
-        rows = rows[self.gone[rows]]
-        if not len(rows):
-            # Another request had taken them along.
-            return {}
-        # Whoever compares the models before and after sees the difference of all whom the earlier one had seen.
-        noted: dict[str, Json] = {"together": self.seen_raw if self.roll.exposed[rows].any() else self.people}
-        mine = rows[~self.roll.held_out[rows]]
-        if self.twins is not None and len(mine):
-            noted["duplicates"] = self.twins.of(self.place[mine]).to_json()
-        return noted
+    @cached_property
+    def _people(self) -> tuple[int, int]:
+        """How many people are forgotten, and on how many of them the model that is replaced was fitted."""
+        exposed = self.gone[self.index.exposed_at(self.gone)]
+        return self.index.count_people(self.gone), self.index.count_people(exposed)
 
 
-def _hidden(found: EffectiveK) -> str:
+@dataclass(frozen=True)
+class _Own:
+    """What was counted about the rows of one request."""
+
+    counts: dict[str, Json]
+    batch: dict[str, Json]
+
+
+def _joined(rows: Iterable[Numbers]) -> Numbers:
+    return np.concatenate([np.empty(0, np.intp), *rows])
+
+
+def _in_words(effective: EffectiveK) -> str:
     """Say among how many people the erased records of one person, or one record, hide."""
-    if found.alone == 1:
-        return str(found)
+    if effective.alone == 1:
+        return str(effective)
     return (
         "against someone who knows all retained records, each of these erased records hides among the "
-        f"forgotten people of its group: {found.median:g} (median; minimum {found.minimum}), and "
-        f"{found.alone:.0%} of the records stand alone"
+        f"forgotten people of its group: {effective.median:g} (median; minimum {effective.minimum}), and "
+        f"{effective.alone:.0%} of the records stand alone"
     )
 
 
 def enough_to_audit(forgotten: Dataset) -> bool:
-    """Tell whether so many people were forgotten that a figure about them all is about none of them."""
+    """Return whether so many people were forgotten that a figure about all of them is not about any one of them."""
     return len(np.unique(forgotten.subjects)) >= FEWEST_AUDITED
+
+
+def twins_among(forgotten: Dataset, sketches: Mapping[str, Sketch], files: RecordFiles) -> DuplicateReport | None:
+    """Look for twins of a few records by sketches of the files of all retained ones; few of the files are read."""
+    retained = sum(len(sketch.rows) for sketch in sketches.values())
+    if not len(forgotten) or not retained:
+        return None
+    spread = ColumnMoments.together(sketch.moments for sketch in sketches.values()).spread
+    search = _TwinSearch(forgotten, sketches, files, spread)
+    X, y = search.candidates()
+    return near_duplicates_among(forgotten, X, y, retained=retained, spread=spread)
+
+
+@dataclass(frozen=True, eq=False)
+class _TwinSearch:
+    """Finds retained records that decide which twins a few forgotten records have."""
+
+    forgotten: Dataset
+    sketches: Mapping[str, Sketch]
+    files: RecordFiles
+    spread: NDArray[np.float64]
+
+    def candidates(self) -> tuple[Matrix, NDArray[np.int64]]:
+        """Return the features and labels of records among which every kind of twin is that there is."""
+        hashed = hashes(np.asarray(self.forgotten.X))
+        parts = [self._of_row(i, hashed[i]) for i in range(len(self.forgotten))]
+        found = [part for of_row in parts for part in of_row]
+        if not found:
+            return np.empty((0, self.forgotten.X.shape[1])), np.empty(0, np.int64)
+        return np.concatenate([X for X, _ in found]), np.concatenate([y for _, y in found])
+
+    def _of_row(self, row: int, hashed: np.uint64) -> list[tuple[Matrix, NDArray[np.int64]]]:
+        """Return, from as few files as possible, a twin of each kind that this row has."""
+        label, equal = self.forgotten.y[row], {}
+        for file, sketch in self.sketches.items():
+            same = np.flatnonzero(sketch.hashes == hashed)
+            if len(same):
+                equal[file] = same[np.argsort(sketch.labels[same] != label, kind="stable")]
+        labelled = {f: rows for f, rows in equal.items() if self.sketches[f].labels[rows[0]] == label}
+        parts = []
+        # Equal hashes are equal rows but for one case in 10^19, so the first file nearly always decides.
+        for file, rows in {**labelled, **equal}.items():
+            X, y = self.files.records_in(file, rows)
+            parts.append((X, y))
+            twins, mine = near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread), file in labelled
+            if twins.identical and (twins.same_label or not mine):
+                return parts
+        for file, sketch in self.sketches.items():
+            rows = self._near(row, sketch)
+            if len(rows):
+                X, y = self.files.records_in(file, rows)
+                parts.append((X, y))
+                if near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread).near:
+                    break
+        return parts
+
+    def _one(self, row: int) -> Dataset:
+        return self.forgotten.select(np.arange(len(self.forgotten)) == row)
+
+    def _near(self, row: int, sketch: Sketch) -> NDArray[np.intp]:
+        """Return the rows of a file that can be within the tolerance, by their rounded values."""
+        rows: NDArray[np.intp] | None = None
+        for line in self._order(row):
+            low, high = self._ranges[row][line]
+            codes = sketch.codes[line] if rows is None else sketch.codes[line][rows]
+            inside = codes == low if low == high else (codes >= low) & (codes <= high)
+            rows = np.flatnonzero(inside) if rows is None else rows[inside]
+            if not len(rows):
+                break
+        return np.arange(len(sketch.rows)) if rows is None else rows
+
+    @cached_property
+    def _ranges(self) -> list[list[tuple[int, int]]]:
+        schema = self.forgotten.schema
+        categorical = np.array([isinstance(a, Categorical) for a in schema.features])
+        reach = np.where(categorical, 0.0, TOLERANCE * self.spread)
+        return [code_ranges(schema, row, reach) for row in self.forgotten.X]
+
+    def _order(self, row: int) -> list[int]:
+        """Return the columns in the order in which they leave out most rows, judged by the largest file."""
+        if row not in self._orders:
+            largest = max(self.sketches.values(), key=lambda sketch: len(sketch.rows))
+            ranges = self._ranges[row]
+            inside = [
+                int(((codes >= low) & (codes <= high)).sum())
+                for codes, (low, high) in zip(largest.codes, ranges, strict=True)
+            ]
+            self._orders[row] = sorted(range(len(inside)), key=inside.__getitem__)
+        return self._orders[row]
+
+    @cached_property
+    def _orders(self) -> dict[int, list[int]]:
+        return {}
 
 
 def twins_of(forgotten: Dataset, retained: Dataset) -> DuplicateReport | None:
@@ -197,26 +294,35 @@ def twins_of(forgotten: Dataset, retained: Dataset) -> DuplicateReport | None:
 
 
 def measured(
-    after: Model, base: Model, forgotten: Dataset, held: Dataset, twins: DuplicateReport | None
+    after: Model | None,
+    base: Model | None,
+    forgotten: Dataset,
+    held_out: Dataset | None,
+    twins: DuplicateReport | None,
 ) -> dict[str, Json]:
-    """Measure about the whole run what can be measured at once: twins, and one attack, or why there was none."""
-    found: dict[str, Json] = {}
+    """Measure what can be measured at once about the whole run: twins, and one attack, or why there was none.
+
+    Models and the records held out are needed only where :func:`enough_to_audit` says so.
+    """
+    results: dict[str, Json] = {}
     if twins is not None:
-        found["duplicates"] = {"report": twins.to_json(), "words": twins.sentence()}
-    if not enough_to_audit(forgotten):
-        found["no_audit"] = f"a figure about fewer than {FEWEST_AUDITED} people would be about each of them"
-    elif len(held) < _ENOUGH_HELD_OUT:
-        found["no_audit"] = f"the attack needs at least {_ENOUGH_HELD_OUT} held-out records, and there are {len(held)}"
+        results["duplicates"] = {"report": twins.to_json(), "words": twins.sentence()}
+    if after is None or held_out is None or not enough_to_audit(forgotten):
+        results["no_audit"] = f"a figure about fewer than {FEWEST_AUDITED} people would be about each of them"
+    elif len(held_out) < _ENOUGH_HELD_OUT:
+        results["no_audit"] = (
+            f"the attack needs at least {_ENOUGH_HELD_OUT} held-out records, and there are {len(held_out)}"
+        )
     else:
-        held = held.select(np.arange(len(held)) % -(-len(held) // _MANY_HELD_OUT) == 0)
+        step = -(-len(held_out) // _MANY_HELD_OUT)
         report = audit(
             after,
             forgotten,
-            held,
+            held_out.select(np.arange(len(held_out)) % step == 0),
             attack=LossAttack(),
             baseline=base,
             baseline_name="the base model",
             name="the model after forgetting",
         )
-        found["audits"] = [{"report": report.to_json(), "words": report.sentence()}]
-    return found
+        results["audits"] = [{"report": report.to_json(), "words": report.sentence()}]
+    return results

@@ -1,0 +1,4 @@
+from .batching import BatchPolicy as BatchPolicy
+from .manager import Manager as Manager
+
+__all__: list[str]

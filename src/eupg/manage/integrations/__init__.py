@@ -1,0 +1,1 @@
+"""Other systems: MLflow, webhooks and the folder of evidence for an outsider."""

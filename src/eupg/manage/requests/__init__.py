@@ -1,0 +1,1 @@
+"""Erasure requests: intake, states, deadlines and the index over them."""
