@@ -1,0 +1,1 @@
+"""Other protocols for the same requests: the Data Rights Protocol, and OpenDSR."""

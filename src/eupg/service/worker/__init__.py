@@ -1,0 +1,1 @@
+"""The worker: carries out what was accepted, in every workspace, and delivers messages."""
