@@ -1,8 +1,8 @@
 """A workspace's whole life in small stages, and a server that forks a process for each, to be killed on the way.
 
-Run as a program it reads one order a line from its input (JSON: folder, stages, kill_at, kill_after_s, ledger), does it
-in a forked process, and answers with one line: how that ended, how many checkpoints it passed, where it was killed.
-Everything is loaded once, so that a victim costs milliseconds and not seconds.
+Run as a program it reads one order a line from its input (JSON: folder, stages, kill_at, kill_after_s, ledger, method),
+does it in a forked process, and answers with one line: how that ended, how many checkpoints it passed, where it was
+killed. Everything is loaded once, so that a victim costs milliseconds and not seconds.
 """
 
 from __future__ import annotations
@@ -22,22 +22,24 @@ from pathlib import Path
 from typing import Any
 
 from eupg import Manager
-from eupg.manage.killpoint import arm, passed
-from eupg.manage.request_states import State
-from managed import HELD_OUT, METHOD, NEWCOMERS, RECORDS, RNG, person
+from eupg.killpoint import arm, passed
+from eupg.manage.batching import BatchPolicy
+from eupg.manage.requests.states import State
+from managed import HELD_OUT, METHOD, METHODS, NEWCOMERS, RECORDS, RNG, person
 
 
 class Life:
     """The stages, on one workspace; what the flow was told is noted beside it, as a caller would."""
 
-    def __init__(self, folder: Path, ledger: str | None = None) -> None:
+    def __init__(self, folder: Path, ledger: str | None = None, method: str | None = None) -> None:
         self.folder, self.ledger = folder / "workspace", ledger
+        self.method = METHOD if method is None else METHODS[method]
         self.notes, self.papers = folder / "notes", folder / "papers"
         self.papers.mkdir(exist_ok=True)
 
     @contextlib.contextmanager
     def manager(self):
-        opened = Manager(self.folder, METHOD, rng=RNG, ledger=self.ledger)
+        opened = Manager(self.folder, self.method, rng=RNG, ledger=self.ledger)
         try:
             yield opened
         finally:
@@ -81,6 +83,12 @@ class Life:
         with self.manager() as manager:
             manager.forget()
 
+    def forget_due(self) -> None:
+        """Forget in two runs: those whom no model has seen, then a batch that is due."""
+        with self.manager() as manager:
+            manager.set_batching(BatchPolicy(people=1))
+            manager.forget(due_only=True)
+
     def certify(self) -> None:
         with self.manager() as manager:
             told = list(dict.fromkeys(n["request"] for n in self.noted()))
@@ -98,9 +106,11 @@ class Life:
 
 
 STAGES = (
-    *("train", "add", "ask_first", "forget", "ask_again", "forget", "certify"),
+    *("train", "add", "ask_first", "forget", "ask_again", "forget_due", "certify"),
     *("renew", "ask_last", "forget", "certify"),
 )
+# For methods without a second release.
+STAGES_WITHOUT_RELEASE = tuple(stage for stage in STAGES if stage != "renew")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +128,10 @@ class Victims:
 
     def __enter__(self):
         paths = os.pathsep.join(dict.fromkeys([str(Path(__file__).parent), *filter(None, sys.path)]))
-        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+        # Whatever a victim writes outside its workspace would be found here.
+        self._outside = tempfile.TemporaryDirectory()
+        self.outside = Path(self._outside.name)
+        environment = os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TMPDIR": self._outside.name}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._server = subprocess.Popen([sys.executable, __file__], env=environment, **pipes)
         return self
@@ -127,6 +140,7 @@ class Victims:
         self._server.stdin.close()
         self._server.wait(60)
         self._server.stdout.close()
+        self._outside.cleanup()
 
     def run(
         self,
@@ -135,9 +149,10 @@ class Victims:
         kill_at: int = 0,
         kill_after_s: float | None = None,
         ledger: str | None = None,
+        method: str | None = None,
     ) -> End:
         order = {"folder": str(folder), "stages": stages, "kill_at": kill_at, "kill_after_s": kill_after_s}
-        self._server.stdin.write(json.dumps(order | {"ledger": ledger}) + "\n")
+        self._server.stdin.write(json.dumps(order | {"ledger": ledger, "method": method}) + "\n")
         self._server.stdin.flush()
         status, count, told, seconds = json.loads(self._server.stdout.readline())
         killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
@@ -152,7 +167,7 @@ def _obey(order: dict[str, Any]) -> tuple[int, int, str, float]:
         if not child:
             os.dup2(errors.fileno(), 2)
             arm(order["kill_at"])
-            life = Life(Path(order["folder"]), order["ledger"])
+            life = Life(Path(order["folder"]), order["ledger"], order["method"])
             for stage in order["stages"]:
                 getattr(life, stage)()
             os.write(counted.fileno(), str(passed()).encode())

@@ -3,7 +3,7 @@
 import numpy as np
 
 from eupg.data.dataset import Dataset
-from eupg.data.images import image_dataset
+from eupg.data.pictures.files import image_dataset
 
 
 def pictures(rows: int = 60, seed: int = 0, *, height: int = 8, width: int = 8, word: str = "p") -> Dataset:

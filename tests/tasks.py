@@ -2,6 +2,11 @@
 
 import os
 import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 
 def double_and_say_where(factor: int, task: int) -> tuple[int, int]:
@@ -30,3 +35,37 @@ class TwoArguments(Exception):
 
 def fails_oddly(task: int) -> None:
     raise TwoArguments(task, task)
+
+
+@dataclass(frozen=True)
+class KilledOnce:
+    """Work whose process, if it is another, is killed the first time: once it is done and before it answers."""
+
+    work: Callable[[Any], Any]
+    flag: Path
+    home: int = field(default_factory=os.getpid)
+
+    def __call__(self, task: Any) -> Any:
+        result = self.work(task)
+        if os.getpid() == self.home:
+            return result
+        try:
+            self.flag.touch(exist_ok=False)
+        except FileExistsError:
+            return result
+        return os.kill(os.getpid(), signal.SIGKILL)
+
+
+def negative_and_process(task: int) -> tuple[int, int]:
+    return -task, os.getpid()
+
+
+def sleeps(mark: str) -> None:
+    aside = Path(f"{mark}.aside")
+    aside.write_text(str(os.getpid()), encoding="utf-8")
+    aside.rename(mark)
+    time.sleep(60)
+
+
+def doubled(task: int) -> int:
+    return 2 * task

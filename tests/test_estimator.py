@@ -11,11 +11,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from eupg import MLP, EUPGClassifier, LocalDP, ProbabilisticKAnonymity, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg import EUPGClassifier
 from eupg.data.attribute import Categorical, Ordinal, Role
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError, UnknownRecord
 from eupg.guarantees.wording import NO_PERSON, REQUESTS_APART
+from eupg.learn import MLP, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.protect import LocalDP, ProbabilisticKAnonymity
 from people import SCHEMA, people
 
 
@@ -177,7 +179,7 @@ def test_forgetting_people_and_records(table):
         ({"subjects": 12}, "a list of names, such as subjects=.*, not the single 12"),
         ({}, "either records"),
         ({"records": ["1"], "subjects": ["p1"]}, "either records"),
-        ({"records": []}, "records=.* does not say whom to forget: the list is empty; pass one name or more"),
+        ({"records": []}, "records=.* does not say whom to forget: the list is empty; pass one or more names"),
         ({"subjects": ()}, "subjects=.* does not say whom to forget: the list is empty"),
         ({"subjects": ["p1", None]}, "does not say whom to forget: 1 of 2 names are empty"),
     ],
@@ -228,7 +230,7 @@ def test_own_record_ids(table):
     assert model.forget(records=["id9"]).record_ids_[9] == "id10"
     with pytest.raises(ParameterError, match="record ids repeat"):
         quick().fit(X, y, records=["same"] * 200)
-    with pytest.raises(ParameterError, match="one a row"):
+    with pytest.raises(ParameterError, match="one per row"):
         quick().fit(X, y, subjects=["p1"])
 
 

@@ -1,29 +1,24 @@
-"""What works on tables refuses pictures and names what to use instead."""
+"""Components refuse kinds of data that they do not accept and name what to use instead."""
 
 import numpy as np
 import pytest
 
-from eupg import (
-    DPSynthesis,
-    EUPGClassifier,
-    LightGBMLearner,
-    LocalDP,
-    ProbabilisticKAnonymity,
-    Schema,
-    Seeded,
-    SklearnLearner,
-    XGBoostLearner,
-    learn_embeddings,
-)
-from eupg.audit.epsilon_bound import audit_mechanism_epsilon
-from eupg.audit.linkage import linkage
+from eupg import EUPG, EUPGClassifier, Schema, Seeded
+from eupg.audit.epsilon import audit_mechanism_epsilon
+from eupg.audit.releases.linkage import linkage
+from eupg.cli.options import Columns
 from eupg.cli.predict import _read
-from eupg.cli.tables import Columns, read_records
+from eupg.cli.tables import read_records
+from eupg.cli.terminal import Terminal
+from eupg.data import DataKind, TableFile
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError
 from eupg.forget.dp_sgd import DPSGDBase
-from eupg.learn.torch_learner import TorchLearner
+from eupg.learn import LightGBMLearner, SklearnLearner, XGBoostLearner
+from eupg.learn.torch.learner import TorchLearner
+from eupg.protect import DPSynthesis, LocalDP, PixelDP, PixelPermutation, ProbabilisticKAnonymity, learn_embeddings
 from eupg.protect.kanonymity import constant_share
+from people import people
 from pictures import pictures
 
 DATA = pictures(120)
@@ -39,17 +34,50 @@ DATA = pictures(120)
     ids=repr,
 )
 def test_mechanisms_of_tables_refuse_before_and_while_they_protect(mechanism, instead):
-    said = rf"{type(mechanism).__name__} works on tables, and 'picture' is a picture: use {instead}"
+    said = rf"{type(mechanism).__name__} works on tables, and this schema describes pictures: use {instead}"
     with pytest.raises(DataError, match=said):
         mechanism.guarantee(DATA.schema)
     with pytest.raises(DataError, match=said):
         mechanism.protect(DATA, Seeded(1))
 
 
+def test_pairs_that_do_not_fit_are_refused_before_anything_is_protected():
+    class Counting:
+        protected = 0
+
+        def guarantee(self, schema):
+            return PixelDP(1.0, block=2).guarantee(schema)
+
+        def protect(self, data, rng):
+            self.protected += 1
+            return PixelDP(1.0, block=2).protect(data, rng)
+
+    mechanism = Counting()
+    with pytest.raises(DataError, match=r"XGBoostLearner works on tables.*use TorchLearner"):
+        EUPG(mechanism, XGBoostLearner()).train(DATA, Seeded(1))
+    with pytest.raises(DataError, match=r"SklearnLearner works on tables"):
+        EUPG(mechanism, TorchLearner(), finetuner=SklearnLearner()).train(DATA, Seeded(1))
+    assert mechanism.protected == 0
+    EUPG(mechanism, TorchLearner(), pretrain=1, finetune=0).train(DATA, Seeded(1))
+    assert mechanism.protected == 1
+
+
+@pytest.mark.parametrize("mechanism", [PixelDP(1.0), PixelPermutation(5)], ids=lambda x: type(x).__name__)
+def test_mechanisms_of_pictures_refuse_tables(mechanism):
+    instead = type(mechanism).accepts.instead
+    with pytest.raises(DataError, match=f"works on pictures, and this schema describes tables: use {instead}"):
+        mechanism.guarantee(people(10).schema)
+
+
+def test_schema_knows_its_kind():
+    assert DATA.schema.kind is DataKind.PICTURES
+    assert people(10).schema.kind is DataKind.TABLE
+
+
 def test_local_dp_has_no_channels_and_embeddings_are_not_learnt():
     with pytest.raises(DataError, match="LocalDP works on tables"):
         LocalDP(1.0).channels(DATA.schema)
-    with pytest.raises(DataError, match=r"learn_embeddings works on tables.*which need none"):
+    with pytest.raises(DataError, match=r"learn_embeddings works on tables.*which need no embeddings"):
         learn_embeddings(DATA, public=True)
 
 
@@ -62,7 +90,7 @@ def test_private_training_refuses():
     "learner", [SklearnLearner(), XGBoostLearner(), LightGBMLearner()], ids=lambda x: type(x).__name__
 )
 def test_learners_of_tables_name_the_network(learner):
-    said = rf"{type(learner).__name__} works on tables, and 'picture' is a picture: use TorchLearner\(ResNet18\(\)\)"
+    said = rf"{type(learner).__name__} works on tables, and this schema describes pictures: use TorchLearner\(ResNet18"
     with pytest.raises(DataError, match=said):
         learner.fit(DATA, effort=1, rng=np.random.default_rng(0))
 
@@ -81,9 +109,9 @@ def test_tables_under_a_schema_of_pictures_are_refused(tmp_path):
     with pytest.raises(DataError, match=said):
         Dataset.read(tmp_path / "t.csv", DATA.schema)
     with pytest.raises(DataError, match=said):
-        read_records(tmp_path / "t.csv", Columns(schema=tmp_path / "schema.toml"))
+        read_records(tmp_path / "t.csv", Columns(schema=tmp_path / "schema.toml"), Terminal(as_json=True))
     with pytest.raises(DataError, match=r"eupg predict works on tables.*Manager\.predict in Python"):
-        _read(tmp_path / "t.csv", DATA.schema, [])
+        _read(TableFile(tmp_path / "t.csv"), DATA.schema, [], [])
 
 
 def test_classifier_refuses_a_schema_of_pictures():

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 import eupg
-from eupg.audit.references import complementary_halves
+from eupg.audit.membership.references import complementary_halves
 from eupg.errors import ParameterError
 from eupg.validation import check_below_one, check_positive, check_whole, is_share
 
 SOURCE = Path(eupg.__file__).parent
 # These ask what kind of JSON value they hold, where true is not a number, or are read without NumPy.
-JSON_VALUES = {"certify/canonical.py", "guarantees/kanonymous.py", "learn/leaves/cells.py", "strict.py"}
+JSON_VALUES = {"certify/canonical.py", "guarantees/kanonymous.py", "learn/leaves/cells.py", "strict_json.py"}
 
 
 @pytest.mark.parametrize("value", [True, False, 2.0, "2", None, 1, -5, math.nan, np.float64(3), np.bool_(True)])

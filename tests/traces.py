@@ -27,6 +27,11 @@ def of_number(value: float) -> dict[str, bytes]:
     return {"decimals": repr(value).encode()} | {kind: np.array([value], kind).tobytes() for kind in kinds}
 
 
+def files_in(folder: Path) -> list[Path]:
+    """Return every file below a folder, other than the code that PyTorch compiles and keeps."""
+    return [path for path in folder.rglob("*") if path.is_file() and "torchinductor" not in str(path)]
+
+
 def traces(folder: Path, wanted: Mapping[str, Mapping[str, bytes]]) -> list[tuple[str, str, str]]:
     """Return where something wanted stands: the file or the part of it, what it is, and in which form."""
     return [

@@ -1,7 +1,7 @@
-"""Contract suites: what every mechanism, learner and unlearner must do, for this library's own and for yours.
+"""Contract suites: what every mechanism, learner and unlearner must do, both this library's and your own.
 
-Each function runs the implementation on records you pass and raises :class:`ContractViolation` with a sentence on what
-is wrong. They are made for tests of plug-ins::
+Each function runs the implementation on your records and raises :class:`ContractViolation` with a sentence on what is
+wrong. Use them to test plug-ins::
 
     from eupg.checks import check_learner
     check_learner(MyLearner(), data, tmp_path)
@@ -18,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from eupg.data.attribute import Listed, Numeric
 from eupg.data.dataset import Dataset, Examples, Matrix
+from eupg.data.kind import DataKind
 from eupg.errors import DataError, ModelFileError, NothingRetained, ParameterError, UnknownRecord
+from eupg.forget.durable import Durable, KeptState
 from eupg.forget.unlearner import Trained, Unlearner
 from eupg.guarantees import Neighbours
 from eupg.learn.learner import Learner, Model
@@ -55,30 +56,25 @@ def check_mechanism(mechanism: Mechanism, data: Dataset) -> None:
 
 
 def _check_empty(mechanism: Mechanism, empty: Dataset) -> None:
-    """Check that a table without rows is refused, unless that would give away what the claim covers."""
+    """Check that a table without rows is refused, unless the refusal would reveal what the claim covers."""
     if getattr(mechanism.guarantee(empty.schema), "neighbours", None) is not Neighbours.ADD_OR_REMOVE:
         _expect_refusal(lambda: mechanism.protect(empty, Seeded(1)), DataError)
         return
     try:
         _check_release(mechanism.protect(empty, Seeded(1)), None)
     except DataError as refusal:
-        sentence = "whether anyone is there must not show, as the claim says, and an empty table was refused"
+        sentence = "by its claim the mechanism must not reveal whether a table is empty, and it refused an empty table"
         raise ContractViolation(sentence) from refusal
 
 
 def _check_release(release: Release, data: Dataset | None) -> None:
     _require(not hasattr(release, "ids") and not hasattr(release, "subjects"), "a release must not name anyone")
-    _require(not release.schema.identifiers and release.schema.subject is None, "a release's schema names nobody")
-    if release.schema.picture is not None:
-        _require(release.X.dtype == np.uint8, "released pictures must be bytes, as the records are")
-    for j, attribute in enumerate(release.schema.features if release.schema.picture is None else ()):
+    _require(not release.schema.identifiers and release.schema.subject is None, "a release's schema must name nobody")
+    _require(release.X.dtype == release.schema.dtype, "a release must hold numbers for tables and bytes for pictures")
+    for j, attribute in enumerate(release.schema.features if release.schema.kind is DataKind.TABLE else ()):
         values = release.X[~np.isnan(release.X[:, j]), j]
-        if isinstance(attribute, Numeric):
-            inside = ((values >= attribute.lower) & (values <= attribute.upper)).all()
-        else:
-            assert isinstance(attribute, Listed)
-            inside = np.isin(values, np.arange(len(attribute.categories))).all()
-        _require(bool(inside), f"released values of {attribute.name!r} must lie inside the schema")
+        inside = bool(attribute.fits(values).all())
+        _require(inside, f"released values of {attribute.name!r} must lie inside the schema")
     if data is not None and len(release) == len(data):
         _require(not _same(release.y, data.y), "rows must be shuffled: the labels are still in the records' order")
 
@@ -92,7 +88,7 @@ def check_learner(learner: Learner, examples: Examples, folder: Path, *, effort:
 
     model = fit(1)
     first = model.predict_proba(X)
-    _require(first.shape == (len(X), examples.schema.classes), "one probability per row and class")
+    _require(first.shape == (len(X), examples.schema.classes), "there must be one probability per row and class")
     _require(bool(np.allclose(first.sum(axis=1), 1, atol=1e-9)), "probabilities of a row must sum to one")
     _require(bool((first >= 0).all()), "probabilities must not be negative")
     _require(_same(first, fit(1).predict_proba(X)), "the same seed must give the same model")
@@ -103,10 +99,11 @@ def check_learner(learner: Learner, examples: Examples, folder: Path, *, effort:
         later = fit(2, start=model)
         further = later.predict_proba(X)
         _require(_same(first, model.predict_proba(X)), "going on from a model must leave that model untouched")
-        kept = later is model
-        _require(kept or not _same(further, fit(2).predict_proba(X)), "a warm start must make a difference, or be kept")
-        # A learner may find that going on does not help; then it says so by returning the very model it was given.
-        _require(later is model or not _same(further, first), "more effort must change the model")
+        # A learner may find that going on does not help. It then returns the very model it was given.
+        unchanged = later is model
+        cold = fit(2).predict_proba(X)
+        _require(unchanged or not _same(further, cold), "a warm start must differ from a fit from scratch")
+        _require(unchanged or not _same(further, first), "more effort must change the model")
     else:
         _expect_refusal(lambda: fit(2, start=model), ParameterError)
     for wrong in (0, -1, True):
@@ -135,7 +132,7 @@ def _check_file(learner: Learner, model: Model, X: Matrix, folder: Path) -> None
 
 
 def check_unlearner(unlearner: Unlearner, data: Dataset) -> None:
-    """Check that what is forgotten is gone, that requests accumulate, and that odd requests get a defined answer."""
+    """Check that forgotten records are gone, that requests accumulate, and that odd requests are refused."""
     # Ids that no category or column can be mistaken for.
     data = replace(data, ids=np.char.add("record ", data.ids))
     before, rng = _fingerprint(data), Seeded(1)
@@ -148,27 +145,52 @@ def check_unlearner(unlearner: Unlearner, data: Dataset) -> None:
     _require(not set(a) & names_reachable_from(after), "no forgotten id may be reachable from the result")
     one_by_one = unlearner.forget(after, without_both, rng).model.predict_proba(data.X)
     at_once = unlearner.forget(trained, without_both, rng).model.predict_proba(data.X)
-    alike = not getattr(unlearner, "depends_on_history", False)
-    _require(_same(one_by_one, at_once) == alike, "forgetting A, then B must equal forgetting both, or it says not")
+    depends = bool(getattr(unlearner, "depends_on_history", False))
+    same = _same(one_by_one, at_once)
+    _require(same != depends, "forgetting A, then B must equal forgetting both, unless depends_on_history is true")
     again = unlearner.forget(unlearner.train(data, rng), without_a, rng)
-    _require(_same(after.model.predict_proba(data.X), again.model.predict_proba(data.X)), "the same seed, same result")
+    same = _same(after.model.predict_proba(data.X), again.model.predict_proba(data.X))
+    _require(same, "the same seed must give the same result")
     _require(unlearner.forget(trained, data, rng).model is trained.model, "forgetting nothing must change nothing")
     _expect_refusal(lambda: unlearner.forget(after, data, rng), UnknownRecord)
     _expect_refusal(lambda: after.claim_for(data.select(data.where(a))), UnknownRecord)
-    _expect_refusal(lambda: trained.claim_for(data.select(np.zeros(len(data), dtype=bool))), UnknownRecord)
-    everyone = data.select(np.zeros(len(data), dtype=bool))
+    nobody = data.select(np.zeros(len(data), dtype=bool))
+    _expect_refusal(lambda: trained.claim_for(nobody), UnknownRecord)
     try:
-        left = unlearner.forget(trained, everyone, rng)
-        _require(not left.ids and not left.kept and not left.released.kept, "forgetting everyone must leave no id")
+        empty = unlearner.forget(trained, nobody, rng)
+        _require(not empty.ids and not empty.kept and not empty.released.kept, "forgetting everyone must leave no id")
     except NothingRetained:
         pass
     if after.claim.notion == "exact":
-        others = np.where(data.where(a), (data.y + 1) % data.schema.classes, data.y)
-        elsewise = unlearner.forget(unlearner.train(replace(data, y=others), rng), without_a, rng)
-        same = _same(after.model.predict_proba(data.X), elsewise.model.predict_proba(data.X))
-        _require(same, "where the claim is exact, the new model must not depend on what the forgotten records said")
-    if alike:
+        labels = np.where(data.where(a), (data.y + 1) % data.schema.classes, data.y)
+        changed = unlearner.forget(unlearner.train(replace(data, y=labels), rng), without_a, rng)
+        same = _same(after.model.predict_proba(data.X), changed.model.predict_proba(data.X))
+        _require(same, "if the claim is exact, the new model must not depend on the content of the forgotten records")
+    if not depends:
         _check_added(unlearner, after, without_a, data)
+
+
+def check_durable(method: Durable, data: Dataset, folder: Path) -> None:
+    """Check that a method goes on from its files as if it had not stopped; ``folder`` must be empty."""
+    trained = method.train(data, Seeded(1))
+    served, parts = folder / "served", {name: folder / f"part {i}" for i, name in enumerate(method.parts(trained))}
+    method.save(trained.model, served)
+    for name, part in method.parts(trained).items():
+        part.write(parts[name])
+    _require(
+        _same(method.load(served).predict_proba(data.X), trained.model.predict_proba(data.X)),
+        "a loaded model must predict exactly what the saved one did",
+    )
+    kept = KeptState(data, frozenset(trained.ids), trained.claim, trained.lottery)
+    restored = method.restore(served, parts, kept)
+    _require(restored.ids == trained.ids, "a restored model must know which records it was fitted on")
+    rest = data.without(data.ids[:5].tolist())
+    once, again = (method.forget(t, rest, Seeded(1)).model.predict_proba(data.X) for t in (trained, restored))
+    _require(_same(once, again), "forgetting from files must give what forgetting in memory does")
+    _require(len(method.repair) > 10, "repair must say what forgetting does to the model")
+    content = b"".join(path.read_bytes() for path in (served, *parts.values()))
+    names = [n for n in (*data.ids.tolist(), *data.subjects.tolist()) if len(n) > 6]
+    _require(not any(name.encode() in content for name in names), "files must not name anyone")
 
 
 def _check_added(unlearner: Unlearner, trained: Trained, known: Dataset, data: Dataset) -> None:
@@ -184,25 +206,25 @@ def _check_added(unlearner: Unlearner, trained: Trained, known: Dataset, data: D
 def names_reachable_from(thing: object) -> set[str]:
     """Return every text that can be reached from an object, through containers, attributes and arrays."""
     seen: set[int] = set()
-    found: set[str] = set()
-    todo: list[Any] = [thing]
-    while todo:
-        item = todo.pop()
+    texts: set[str] = set()
+    pending: list[Any] = [thing]
+    while pending:
+        item = pending.pop()
         if id(item) in seen or isinstance(item, type) or type(item).__name__ in ("module", "function"):
             continue
         seen.add(id(item))
         if isinstance(item, str):
-            found.add(item)
+            texts.add(item)
         elif isinstance(item, np.ndarray) and item.dtype.kind in "UO":
-            found.update(map(str, item.ravel().tolist()))
+            texts.update(map(str, item.ravel().tolist()))
         else:
-            todo.extend(_parts(item))
-    return found
+            pending.extend(_parts(item))
+    return texts
 
 
 def _parts(item: object) -> Iterator[Any]:
     if isinstance(item, dict):
-        # The collector passes over keys that are text: they cannot be part of a cycle.
+        # The garbage collector skips keys that are text: they cannot be part of a cycle.
         yield from item
     yield from gc.get_referents(item)
     yield from getattr(item, "__dict__", {}).values()

@@ -1,38 +1,44 @@
 """Every exception the library raises, in one tree.
 
+A message says what was expected, what was got, and what to do next.
+
 ::
 
     EupgError
-    ├── ParameterError   (ValueError)         an object was given a value it cannot have
+    ├── ParameterError   (ValueError)         a parameter has an invalid value
     ├── SchemaError      (ValueError)         a schema contradicts itself or cannot be read
-    ├── DataError        (ValueError)         records do not fit the schema, or the step they are given to
+    ├── DataError        (ValueError)         records do not fit the schema or the step
     │   └── NothingRetained                   no record is left to train on
-    ├── UnknownRecord    (KeyError)           a record or person that is not (or no longer) here
+    ├── UnknownRecord    (KeyError)           a record or person is not, or no longer, in the data
     ├── PrivacyError     (ValueError)         the request would weaken or void the guarantee
     │   └── CertificateRefused                nothing is claimed, so nothing can be certified
     ├── CertificateInvalid (ValueError)       a certificate is damaged, forged, or not what it seems
-    ├── KeyFileError     (OSError)            a key is missing, damaged, or open to others
-    ├── ModelFileError   (ValueError)         a model file is damaged, foreign or not allowed
+    ├── KeyFileError     (OSError)            a key is missing, damaged, or readable by others
+    ├── ModelFileError   (ValueError)         a model file is damaged, of another origin, or not allowed
     ├── LedgerCorrupt    (ValueError)         the ledger's entries contradict each other, or their index
     ├── LedgerUnavailable (OSError)           the ledger cannot be opened, read or written right now
     │   ├── LedgerBusy   (TimeoutError)       another writer held the ledger for too long
-    │   └── LedgerMissing (FileNotFoundError) the ledger of a workspace that is in use is not there
-    ├── RequestRefused   (ValueError)         an erasure request cannot take this step from where it is
+    │   └── LedgerMissing (FileNotFoundError) the ledger of a workspace in use is missing
+    ├── RequestRefused   (ValueError)         an erasure request cannot take this step in its state
+    │   └── NobodyNamed                       no column of the workspace names people
     ├── UnknownRequest   (KeyError)           no erasure request has this id
+    ├── UnknownModel     (KeyError)           no workspace of this name is in the folder
+    ├── AccessDenied     (PermissionError)    the actor has no permission for this
+    ├── SignInFailed     (ConnectionError)    the provider of sign-ins does not answer, or its answer does not hold
+    ├── MailFailed       (OSError)            an e-mail could not be handed over
+    ├── LeaseLost        (RuntimeError)       another worker has taken over; what this one wanted to note is refused
     ├── MissingFramework (ModuleNotFoundError) an optional package is not installed
-    ├── StorageError     (OSError)            a file could not be written, read or removed; the disk says why
+    ├── StorageError     (OSError)            a file could not be written, read or removed
     ├── StoreCorrupt     (ValueError)         a stored file is missing, damaged or not what its name says
-    ├── DeletionIncomplete (RuntimeError)     what was deleted here is still somewhere else
-    ├── LockHeld         (BlockingIOError)    somebody else is changing the workspace right now
+    ├── DeletionIncomplete (RuntimeError)     deleted content still exists somewhere else
+    ├── LockHeld         (BlockingIOError)    another process is changing the workspace right now
     ├── ChangeOvertaken  (RuntimeError)       another process changed the workspace first; this change did not happen
-    ├── ChangeUnsettled  (RuntimeError)       the change took effect, but what follows from it is not done yet
+    ├── ChangeUnsettled  (RuntimeError)       the change took effect, but its follow-up steps are not complete
     ├── WorkspaceDamaged (ValueError)         a workspace's own files contradict each other or its ledger
-    ├── WorkspaceState   (RuntimeError)       the step needs another one first, or was done already
-    ├── WorkerLost       (RuntimeError)       a process that trained models ended before it was done
-    ├── MeasurementFailed (RuntimeError)      a process that measured for a benchmark ended before it was done
-    └── SourceUnavailable (FileNotFoundError) a data set is neither here nor to be fetched
-
-A message says what was expected, what was found, and what to do next.
+    ├── WrongState       (RuntimeError)       the step needs another one first, or was done already
+    ├── WorkerLost       (RuntimeError)       a process of this run ended too early
+    ├── MeasurementFailed (RuntimeError)      a process that measured for a benchmark ended too early
+    └── SourceUnavailable (FileNotFoundError) a data set is neither on this machine nor can be downloaded
 """
 
 
@@ -41,7 +47,7 @@ class EupgError(Exception):
 
 
 class ParameterError(EupgError, ValueError):
-    """An object was given a value it cannot have."""
+    """A parameter has an invalid value."""
 
 
 class SchemaError(EupgError, ValueError):
@@ -49,7 +55,7 @@ class SchemaError(EupgError, ValueError):
 
 
 class DataError(EupgError, ValueError):
-    """Records do not fit the schema, or the step they are given to."""
+    """Records do not fit the schema or the step."""
 
 
 class NothingRetained(DataError):
@@ -59,9 +65,8 @@ class NothingRetained(DataError):
 class UnknownRecord(EupgError, KeyError):
     """A record or person that is not, or no longer, among the records."""
 
-    def __str__(self) -> str:
-        """Show the message as written; ``KeyError`` would show its ``repr``."""
-        return str(self.args[0]) if self.args else ""
+    # As written: ``KeyError`` would show the ``repr`` of the message.
+    __str__ = Exception.__str__
 
 
 class PrivacyError(EupgError, ValueError):
@@ -77,11 +82,11 @@ class CertificateInvalid(EupgError, ValueError):
 
 
 class KeyFileError(EupgError, OSError):
-    """A key file is missing, damaged, or open to others."""
+    """A key file is missing, damaged, or readable by others."""
 
 
 class ModelFileError(EupgError, ValueError):
-    """A model file is damaged, foreign, or holds something that is not allowed."""
+    """A model file is damaged, of another origin, or holds something that is not allowed."""
 
 
 class LedgerCorrupt(EupgError, ValueError):
@@ -97,19 +102,43 @@ class LedgerBusy(LedgerUnavailable, TimeoutError):
 
 
 class LedgerMissing(LedgerUnavailable, FileNotFoundError):
-    """The ledger of a workspace that is in use is not there."""
+    """The ledger of a workspace in use is missing."""
 
 
 class RequestRefused(EupgError, ValueError):
-    """An erasure request cannot take this step from where it is."""
+    """An erasure request cannot take this step in its state."""
+
+
+class NobodyNamed(RequestRefused):
+    """A person is asked for in a workspace where no column names people."""
 
 
 class UnknownRequest(EupgError, KeyError):
     """No erasure request has this id."""
 
-    def __str__(self) -> str:
-        """Show the message as written; ``KeyError`` would show its ``repr``."""
-        return str(self.args[0]) if self.args else ""
+    __str__ = Exception.__str__
+
+
+class UnknownModel(EupgError, KeyError):
+    """No workspace of this name is in the folder."""
+
+    __str__ = Exception.__str__
+
+
+class AccessDenied(EupgError, PermissionError):
+    """The actor has no permission for this."""
+
+
+class SignInFailed(EupgError, ConnectionError):
+    """The provider of sign-ins does not answer, or its answer does not hold."""
+
+
+class MailFailed(EupgError, OSError):
+    """An e-mail could not be handed over to the mail server."""
+
+
+class LeaseLost(EupgError, RuntimeError):
+    """Another worker has taken over the work; what this one wanted to note is refused."""
 
 
 class MissingFramework(EupgError, ModuleNotFoundError):
@@ -117,7 +146,7 @@ class MissingFramework(EupgError, ModuleNotFoundError):
 
 
 class StorageError(EupgError, OSError):
-    """A file could not be written, read or removed, for a reason the disk gives."""
+    """A file could not be written, read or removed; the message gives the reason."""
 
 
 class StoreCorrupt(EupgError, ValueError):
@@ -125,11 +154,11 @@ class StoreCorrupt(EupgError, ValueError):
 
 
 class DeletionIncomplete(EupgError, RuntimeError):
-    """What was deleted here is still somewhere else."""
+    """Deleted content still exists somewhere else."""
 
 
 class LockHeld(EupgError, BlockingIOError):
-    """Somebody else is changing the workspace right now."""
+    """Another process is changing the workspace right now."""
 
 
 class ChangeOvertaken(EupgError, RuntimeError):
@@ -144,12 +173,12 @@ class WorkspaceDamaged(EupgError, ValueError):
     """A workspace's own files contradict each other or its ledger."""
 
 
-class WorkspaceState(EupgError, RuntimeError):
+class WrongState(EupgError, RuntimeError):
     """The step needs another one first, or was done already."""
 
 
 class WorkerLost(EupgError, RuntimeError):
-    """A process that trained models beside this one ended before it was done."""
+    """A process of this run ended before it was done."""
 
 
 class MeasurementFailed(EupgError, RuntimeError):
@@ -157,4 +186,4 @@ class MeasurementFailed(EupgError, RuntimeError):
 
 
 class SourceUnavailable(EupgError, FileNotFoundError):
-    """A data set is neither on this machine nor to be fetched."""
+    """A data set is neither on this machine nor can be downloaded."""

@@ -1,15 +1,15 @@
-"""The scikit-learn face: a classifier with ``forget``.
+"""EUPG as a scikit-learn classifier, with ``forget``.
 
-It fits into pipelines, cross-validation and grid search. Where no schema is given one is inferred, and the claim says
-that what was read from the data (bounds, categories) is not covered. Inferred bounds are rounded outward, so that
-nobody's exact extreme stays behind.
+It works in pipelines, cross-validation and grid search. Without a schema one is inferred, and the claim says that what
+was read from the data (bounds, categories) is not covered. Inferred bounds are rounded outward: no exact extreme value
+of a forgotten record stays in them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,8 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from eupg.data.attribute import Categorical, Listed, Role, category_text
 from eupg.data.dataset import Dataset
-from eupg.data.look import check_classes
-from eupg.data.picture import require_table
+from eupg.data.inference import check_classes
+from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.rows import RowReader, Rows
 from eupg.data.schema import Schema, as_frame
 from eupg.data.score import Probabilities
@@ -29,7 +29,7 @@ from eupg.errors import DataError, ParameterError
 from eupg.forget.eupg import EUPG
 from eupg.guarantees import Guarantee
 from eupg.learn.learner import Learner
-from eupg.learn.sklearn_learner import SklearnLearner
+from eupg.learn.sklearn import SklearnLearner
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Secret, Seeded
@@ -41,8 +41,8 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A classifier that can forget records or people, with a stated guarantee.
 
     In a ``Pipeline`` only this last step forgets. Fitted steps before it, such as a scaler, keep what they learnt from
-    forgotten records, and no claim covers them. This classifier scales numbers and codes categories for itself, so pass
-    it the table as it is.
+    forgotten records, and no claim covers them. This classifier scales numbers and encodes categories itself: pass it
+    the unchanged table.
 
     Parameters
     ----------
@@ -55,17 +55,17 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     pretrain, finetune
         Effort (epochs or trees) on the release and on the records.
     schema
-        Public bounds and categories of the columns of a DataFrame, label included; inferred if not given. The label's
+        Public bounds and categories of the columns of a DataFrame, label included; by default inferred. The label's
         categories are compared with the classes as text: 1, 1.0 and "1" are the same.
     random_state
-        Leave it at None for protection; any other value makes the run repeatable, and the claim says "not private".
+        None protects. Any other value makes the run repeatable, and the claim says "not private".
 
     Attributes
     ----------
     classes_
         The classes, sorted.
     claim_
-        What holds for one forgotten record.
+        The claim for one forgotten record.
     record_ids_
         The ids of the records still held: positions in ``fit``, unless ids were passed.
 
@@ -77,6 +77,10 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     >>> len(model.forget(records=["3", "4"]).record_ids_)
     98
     """
+
+    accepts: ClassVar[Accepts] = Accepts(
+        DataKind.TABLE, instead="EUPG with PixelPermutation and TorchLearner(ResNet18())"
+    )
 
     def __init__(
         self,
@@ -96,23 +100,23 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, *, subjects: Any = None, records: Any = None) -> Self:
-        """Protect, pre-train and fine-tune.
+        """Protect, pretrain and fine-tune.
 
         Parameters
         ----------
         X, y
             Features (array or DataFrame) and classes.
         subjects
-            The person of each row; without it every row is a person of its own.
+            The person of each row. Without it every row is a different person.
         records
-            A distinct id for each row; without it the row's position. Names are kept as text, whole numbers without a
-            decimal point: 7, 7.0 and "7" name the same.
+            A distinct id of each row; by default its position. Ids are stored as text, and whole numbers without a
+            decimal point: 7, 7.0 and "7" are the same id.
         """
         table = self._table(X, fit=True)
         y = column_or_1d(y, warn=True)
         check_classification_targets(y)
         if len(y) != len(table):
-            raise ParameterError(f"X has {len(table)} rows and y has {len(y)}: pass one label a row")
+            raise ParameterError(f"X has {len(table)} rows and y has {len(y)}: pass one label per row")
         self.classes_, codes = np.unique(y, return_inverse=True)
         if self.schema is None:
             check_classes(len(self.classes_), len(y), "y")
@@ -136,7 +140,7 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def claim_(self) -> Guarantee:
-        """What holds for one forgotten record."""
+        """The claim for one forgotten record."""
         check_is_fitted(self)
         return self._trained.claim
 
@@ -147,11 +151,11 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return list(map(str, self._records.ids))
 
     def claim_for(self, *, records: Iterable[Any] | None = None, subjects: Iterable[Any] | None = None) -> Guarantee:
-        """Return what will hold for the person these records belong to, or for these people, once forgotten."""
+        """Return the claim for the person of these records, or for these people, once they are forgotten."""
         return self._trained.claim_for(self._records.select(self._chosen(records, subjects)))
 
     def forget(self, *, records: Iterable[Any] | None = None, subjects: Iterable[Any] | None = None) -> Self:
-        """Forget records, or all records of people: back to the base model, fine-tuned on what is left."""
+        """Forget records, or all records of people: return to the base model and fine-tune on the retained records."""
         retained = self._records.select(~self._chosen(records, subjects))
         self._trained = self._method.forget(self._trained, retained, self._rng)
         self._records = retained
@@ -160,15 +164,15 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict_proba(self, X: Any) -> Probabilities:
         """Return the probability of every class in ``classes_``.
 
-        Columns of a table have the names and the order that they had in ``fit``, as scikit-learn asks. Values beyond
-        bounds and categories that were inferred are adjusted, which happens in most cross-validations; :meth:`rows`
-        tells in which rows. Values beyond declared ones are refused, unless the schema says what happens to them.
+        The columns of a table must have the names and the order that they had in ``fit``. Values outside inferred
+        bounds or categories are adjusted, which happens in most cross-validations; :meth:`rows` says in which rows.
+        Values outside declared ones are refused, unless the schema says what happens to them.
         """
         rows = self.rows(X)
         return self._trained.model.predict_proba(rows.X)
 
     def rows(self, X: Any) -> Rows:
-        """Read rows as ``predict_proba`` does: its ``marked`` and ``notes()`` tell which were adjusted, and why."""
+        """Read rows as ``predict_proba`` does; ``marked`` and ``notes()`` say which were adjusted, and why."""
         check_is_fitted(self)
         table = self._table(X, fit=False)
         return self._reader.read(table, carried=table.columns)
@@ -189,7 +193,7 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def set_params(self, **params: Any) -> Self:
         """Set parameters; those of the guarantee and the learner by names such as ``learner__max_depth``.
 
-        A guarantee or a learner is replaced by one with the new settings; the one that was passed stays as it is.
+        A guarantee or a learner is replaced by a copy with the new settings; the original stays unchanged.
         """
         nested, own = _divided(params, _NESTED)
         super().set_params(**own)
@@ -198,16 +202,16 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Tell whether there is a model to serve."""
+        """Return whether there is a model to predict with."""
         return hasattr(self, "_trained")
 
     def _chosen(self, records: Iterable[Any] | None, subjects: Iterable[Any] | None) -> NDArray[np.bool_]:
         check_is_fitted(self)
         if (records is None) == (subjects is None):
-            raise ParameterError("name either records=[…] or subjects=[…]")
+            raise ParameterError("expected either records=[…] or subjects=[…], got both or neither: pass one of them")
         if records is not None:
-            return self._records.where(_asked(records, "records"))
-        return self._records.where_subjects(_asked(subjects, "subjects"))
+            return self._records.where(_requested(records, "records"))
+        return self._records.where_subjects(_requested(subjects, "subjects"))
 
     def _randomness(self) -> Randomness:
         if self.random_state is None:
@@ -225,33 +229,36 @@ class EUPGClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             validate_data(self, frame, skip_check_array=True, reset=fit)
             return frame
         array = validate_data(self, X, reset=fit, dtype=np.float64, ensure_min_samples=2 if fit else 1)
-        # Fitted to a table, it reads an array as that table without its names, of which scikit-learn has warned.
+        # After a table, an array is read as that table without its names; scikit-learn has warned about it.
         unnamed = [f"x{j}" for j in range(array.shape[1])]
         return pd.DataFrame(array, columns=unnamed if fit else getattr(self, "feature_names_in_", unnamed))
 
     def _declared(self, table: Any, codes: NDArray[np.intp]) -> Schema:
         assert self.schema is not None
-        require_table(self.schema, "EUPGClassifier", "EUPG with PixelPermutation and TorchLearner(ResNet18())")
+        check_kind(self.schema, self)
         absent = [a.name for a in self.schema.features if a.name not in table.columns]
         if absent:
-            raise ParameterError(f"the schema declares {absent[0]!r}, which is not a column of X")
+            raise ParameterError(
+                f"the schema declares {absent[0]!r}, which is not a column of X: add the column, or change the schema"
+            )
         return Schema((*self.schema.features, _label(self.schema.label, self.classes_, codes)))
 
 
 def _label(declared: Listed, classes: NDArray[Any], codes: NDArray[np.intp]) -> Categorical:
-    """Return the label with the classes that occur, in the order of ``classes_``; which ones do is read from y."""
-    found = _text(classes, declared.name)
-    for code, name in enumerate(found):
+    """Return the label with the classes that occur in y, in the order of ``classes_``."""
+    names = _text(classes, declared.name)
+    for code, name in enumerate(names):
         if name not in declared.categories:
             raise DataError(
                 f"y has the class {name!r} in {(codes == code).sum()} of {len(codes)} rows, which the label "
                 f"{declared.name!r} does not list: add it to its categories, or drop those rows"
             )
-    seen = () if set(found) == set(declared.categories) else ("categories",)
+    # Which classes occur is read from y.
+    seen = () if set(names) == set(declared.categories) else ("categories",)
     return Categorical(
         name=declared.name,
         role=Role.LABEL,
-        categories=tuple(map(str, found)),
+        categories=tuple(map(str, names)),
         inferred=tuple(dict.fromkeys((*declared.inferred, *seen))),
         source=declared.source,
     )
@@ -264,32 +271,32 @@ def _inferred(table: Any, classes: int) -> Schema:
     label = Categorical(
         name=name, role=Role.LABEL, categories=tuple(map(str, range(classes))), inferred=("categories",)
     )
-    # Columns of X are features by the convention of scikit-learn: numbers that all differ are measurements.
+    # Columns of X are features by the convention of scikit-learn: distinct numbers are measurements, not ids.
     return Schema.infer(table.assign(**{name: "0"}), label=name, declared=[label], features=list(table.columns))
 
 
 def _names(values: Any, rows: int, what: str) -> NDArray[np.str_]:
-    """Return the name of each row as text; a row without one is an error."""
+    """Return the name of each row as text; every row needs one."""
     if values is None:
         return np.arange(rows).astype(np.str_)
     names = _text(values, what)
     if len(names) != rows:
-        raise ParameterError(f"X has {rows} rows and {what} has {len(names)}: pass one a row")
+        raise ParameterError(f"X has {rows} rows and {what} has {len(names)}: pass one per row")
     nameless = names.count(None)
     if nameless:
         raise ParameterError(f"{nameless} of {rows} rows have no name in {what}: fill them in, or drop those rows")
     return np.array(names, dtype=np.str_)
 
 
-def _asked(names: Any, what: str) -> list[str]:
+def _requested(names: Any, what: str) -> list[str]:
     """Return the names to look for, written as those of the rows are."""
     if isinstance(names, str) or not isinstance(names, Iterable):
         raise ParameterError(f"pass a list of names, such as {what}=['12'], not the single {names!r}")
-    asked = _text(names, what)
-    if not asked or None in asked:
-        found = f"{asked.count(None)} of {len(asked)} names are empty" if asked else "the list is empty"
-        raise ParameterError(f"{what}=[…] does not say whom to forget: {found}; pass one name or more, each filled in")
-    return [str(name) for name in asked]
+    texts = _text(names, what)
+    if not texts or None in texts:
+        problem = f"{texts.count(None)} of {len(texts)} names are empty" if texts else "the list is empty"
+        raise ParameterError(f"{what}=[…] does not say whom to forget: {problem}; pass one or more names, none empty")
+    return [str(text) for text in texts]
 
 
 def _text(values: Iterable[Any], what: str) -> list[str | None]:
@@ -301,7 +308,7 @@ def _text(values: Iterable[Any], what: str) -> list[str | None]:
 
 
 def _settings(thing: object, prefix: str) -> dict[str, Any]:
-    """Return the settings of a mechanism, a learner or a part of one, and those of its own parts, under full names."""
+    """Return the settings of a mechanism, a learner or a part of one, with those of its parts, by full name."""
     if isinstance(thing, type):
         return {}
     if is_dataclass(thing):
@@ -317,7 +324,7 @@ def _settings(thing: object, prefix: str) -> dict[str, Any]:
 
 
 def _divided(params: dict[str, Any], heads: Collection[str]) -> tuple[dict[str, dict[str, Any]], dict[str, Any]]:
-    """Divide ``learner__max_depth=3`` from the rest: changes by the name before the underscores, and other values."""
+    """Split off nested settings such as ``learner__max_depth``, by the name before the underscores."""
     nested: dict[str, dict[str, Any]] = {}
     own = {}
     for name, value in params.items():
@@ -330,17 +337,17 @@ def _divided(params: dict[str, Any], heads: Collection[str]) -> tuple[dict[str, 
 
 
 def _with_settings(thing: Any, changes: dict[str, Any], name: str) -> Any:
-    """Return a mechanism, a learner or a part of one with other settings; the one that was passed stays as it is."""
+    """Return a copy of a mechanism, a learner or a part of one, with other settings."""
     known = [setting for setting in _settings(thing, "") if "__" not in setting]
     nested, own = _divided(changes, known)
-    for word in own:
-        if word not in known:
+    for setting in own:
+        if setting not in known:
             has = f"{type(thing).__name__} has {known}" if known else f"{name} is {thing!r}, which has no settings"
             raise ParameterError(
-                f"there is no parameter {name}__{word}: {has}; name one of these, or pass another {name}"
+                f"there is no parameter {name}__{setting}: {has}; name one of these, or pass another {name}"
             )
-    for part, deeper in nested.items():
-        own[part] = _with_settings(own.get(part, getattr(thing, part)), deeper, f"{name}__{part}")
+    for part, part_changes in nested.items():
+        own[part] = _with_settings(own.get(part, getattr(thing, part)), part_changes, f"{name}__{part}")
     if is_dataclass(thing) and not isinstance(thing, type):
         return replace(thing, **own)
     return clone(thing).set_params(**own)

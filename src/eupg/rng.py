@@ -1,11 +1,9 @@
-"""Where randomness comes from: the operating system for real protection, a seed for experiments.
+"""Sources of randomness: the operating system for real protection, a seed for experiments.
 
 A permutation or a noise value protects only as long as nobody can repeat it, so :class:`Secret` asks the operating
-system and keeps nothing. :class:`Seeded` repeats an experiment exactly; what it protects is open to anyone who knows
-the seed, and everything made with it says so.
-
-Each stage of the flow draws from a stream of its own, named after the stage. Forgetting twice therefore repeats the
-fine-tuning stream, and adding a step to one stage does not change another.
+system and stores nothing. :class:`Seeded` repeats an experiment exactly. Anyone who knows the seed can undo the
+protection, and everything made with a seed says so. Each stage of the flow draws from a stream of its own, named after
+the stage: forgetting twice repeats the fine-tuning stream, and a new step in one stage does not change another.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ class Randomness(ABC):
 
     @abstractmethod
     def stage(self, name: str) -> Randomness:
-        """Return the stream of that name; it does not depend on what was drawn from this one."""
+        """Return the stream of this name; it does not depend on draws from this one."""
 
     @abstractmethod
     def words(self, count: int) -> NDArray[np.uint64]:
@@ -60,12 +58,12 @@ class Randomness(ABC):
 
 
 class Secret(Randomness):
-    """Randomness of the operating system; nothing is stored, nothing can be repeated."""
+    """Randomness of the operating system; nothing is stored, and nothing can be repeated."""
 
     seeded = False
 
     def stage(self, name: str) -> Secret:
-        """Return this source: the operating system's bits are independent as they are."""
+        """Return this source: the bits of the operating system are independent anyway."""
         return self
 
     def words(self, count: int) -> NDArray[np.uint64]:
@@ -102,7 +100,7 @@ class Seeded(Randomness):
         self._stream = self._fresh("words")
 
     def stage(self, name: str) -> Seeded:
-        """Return the stream of that name, always the same for the same seed and name."""
+        """Return the stream of this name, always the same for the same seed and name."""
         return Seeded(self.seed, (*self.path, name))
 
     def words(self, count: int) -> NDArray[np.uint64]:

@@ -1,7 +1,7 @@
-"""What a number must be to serve as a parameter: one rule, and one sentence for those who broke it.
+"""Checks of numbers that serve as parameters, with one message per rule.
 
-True and False are whole numbers to Python and not to a reader, so they are refused everywhere. NaN fails every
-comparison, and comparisons are written so that failing one refuses it.
+True and False are whole numbers to Python but not to a reader, so they are refused everywhere. NaN fails every
+comparison, and the checks are written so that a failed comparison refuses the value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_number(value: Any) -> bool:
 
 
 def check_whole(name: str, value: Any, *, at_least: int, of: str = "") -> int:
-    """Return a whole number of at least this much, or refuse the value; ``of`` names the unit that is counted.
+    """Return a whole number within its lower bound, or refuse the value; ``of`` names the unit that is counted.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def check_whole(name: str, value: Any, *, at_least: int, of: str = "") -> int:
 
 
 def check_positive(name: str, value: Any) -> None:
-    """Refuse what is not a positive finite number.
+    """Refuse a value that is not a positive finite number.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def is_share(value: Any) -> bool:
 
 
 def check_below_one(name: str, value: Any) -> None:
-    """Refuse what is not a number from 0 to below 1.
+    """Refuse a value that is not a number from 0 to below 1.
 
     Examples
     --------

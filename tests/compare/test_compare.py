@@ -8,13 +8,16 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from eupg import EUPG, SISA, ProbabilisticKAnonymity, Retrain, XGBoostLearner
+from eupg import EUPG, SISA, Retrain
+from eupg.cli import main
+from eupg.compare.result import MissingRun
 from eupg.compare.run import compare
-from eupg.compare.show import claim_label, picture, table
+from eupg.compare.show import notes, picture, table
 from eupg.data.score import accuracy
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
-from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Exact, KAnonymous
+from eupg.learn import XGBoostLearner
+from eupg.protect import ProbabilisticKAnonymity
 from people import people
 
 LEARNER = XGBoostLearner(max_depth=2, threads=1)
@@ -38,6 +41,14 @@ class Spy(Retrain):
     def forget(self, trained, retained, rng):
         self.seen.append(frozenset(retained.ids.tolist()))
         return super().forget(trained, retained, rng)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_process():
+    """Train reference models in this process: starting others would take longer than the training."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.cpu_count", lambda: 1)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -150,7 +161,7 @@ def test_picture_has_a_point_and_a_claim_for_each_method(found, tmp_path, suffix
         text = path.read_text()
         for row in found.rows:
             assert row.method in text
-            assert claim_label(row.claim) in text
+            assert row.claim.label in text
 
 
 def test_picture_of_another_kind_is_refused(found, tmp_path):
@@ -158,23 +169,96 @@ def test_picture_of_another_kind_is_refused(found, tmp_path):
         picture(found, tmp_path / "found.pdf")
 
 
-@pytest.mark.parametrize(
-    ("claim", "words"),
-    [
-        (Exact(), "exact"),
-        (KAnonymous(k=30, leaves_open=("y",)), "linking ≤ 1/30, label open"),
-        (
-            KAnonymous(k=30, leaves_open=("y",), shared=(("y", 0.29),)),
-            "linking ≤ 1/30, y shared in the group by 29 %, label open",
-        ),
-        (DifferentiallyPrivate(epsilon=1.0), "ε=1 a record"),
-        (CertifiedUnlearning(epsilon=1.0, delta=1e-5), "(1, 1e-05)-unlearning"),
-    ],
-)
-def test_claims_in_a_few_words(claim, words):
-    assert claim_label(claim) == words
-
-
 def test_methods_get_the_same_randomness():
     twice = compare(source(), controls() | {"again": Retrain(LEARNER, 10)}, references=0)
     assert twice.rows[0].runs[0].after == twice.rows[2].runs[0].after
+
+
+class Stopping(Retrain):
+    """A method that somebody interrupts, or that fails, from its n-th training on."""
+
+    trainings: ClassVar[list] = []
+    error: ClassVar[BaseException] = KeyboardInterrupt()
+    first_failure: ClassVar[int] = 3
+
+    def _train(self, data, lottery, rng):
+        self.trainings.append(len(data))
+        if len(self.trainings) >= self.first_failure:
+            raise self.error
+        return super()._train(data, lottery, rng)
+
+
+def stopping(error, first_failure=3):
+    """Return methods of which the third fails; it trains twice to warm up, and twice per repetition."""
+    Stopping.trainings, Stopping.error, Stopping.first_failure = [], error, first_failure
+    return controls() | {"odd": Stopping(LEARNER, 2), "last": Retrain(LEARNER, 2)}
+
+
+class TestWhatWasMeasuredIsKept:
+    def test_interrupted_comparison_returns_the_runs_before(self, tmp_path):
+        comparison = compare(source(), stopping(KeyboardInterrupt()), repetitions=2, references=0)
+        assert comparison.interrupted
+        assert [(row.method, len(row.runs)) for row in comparison.rows] == [("Retrain", 1), ("Short retrain", 1)]
+        assert [(run.method, run.repetition) for run in comparison.missing][:2] == [("odd", 0), ("last", 0)]
+        assert len(comparison.missing) == 6
+        assert table(comparison).row_count == 4
+        assert "6 of 8 runs are missing: the comparison was interrupted." in notes(comparison)
+        values = json.loads(json.dumps(comparison.to_json()))
+        assert values["complete"] is False
+        assert values["missing"][0]["method"] == "odd"
+        assert picture(comparison, tmp_path / "p.svg").is_file()
+
+    def test_run_that_fails_does_not_end_the_others(self):
+        comparison = compare(source(), stopping(RuntimeError("no memory"), 5), repetitions=2, references=0)
+        assert not comparison.interrupted
+        assert [(row.method, len(row.runs)) for row in comparison.rows][-2:] == [("odd", 1), ("last", 2)]
+        assert comparison.missing == (MissingRun("odd", 1, "RuntimeError: no memory"),)
+        assert "1 of 8 runs are missing: RuntimeError: no memory." in notes(comparison)
+
+    def test_speed_up_needs_the_time_of_retraining(self):
+        whole = compare(source(), controls(), references=0)
+        part = replace(whole, rows=whole.rows[1:])
+        assert (whole.speed_up(whole.rows[1]) or 0) > 0
+        assert part.speed_up(part.rows[0]) is None
+        assert table(part).row_count == 1
+
+    @pytest.mark.parametrize("error", [RuntimeError("no memory"), KeyboardInterrupt()])
+    def test_where_nothing_was_measured_the_error_is_raised(self, error):
+        with pytest.raises(type(error)):
+            compare(source(), stopping(error, first_failure=1), references=0)
+
+    def test_reference_models_that_fail_are_tried_once(self, monkeypatch):
+        calls = []
+
+        def fail(*_, **__):
+            calls.append(1)
+            raise RuntimeError("no memory")
+
+        monkeypatch.setattr("eupg.compare.run.references_for", fail)
+        with pytest.raises(RuntimeError, match="no memory"):
+            compare(source(), controls(), references=4)
+        assert len(calls) == 1
+
+    def test_command_shows_what_was_measured_and_exits_130(self, tmp_path, monkeypatch, capsys):
+        monkeypatch.chdir(tmp_path)
+        data = people(300)
+        data.to_pandas().assign(who=data.subjects).to_csv("people.csv", index=False)
+        calls = []
+
+        def interrupted(self, trained, retained, rng):
+            calls.append(1)
+            if len(calls) == 2:
+                raise KeyboardInterrupt
+            return trained
+
+        monkeypatch.setattr("eupg.forget.sisa.method.SISA.forget", interrupted)
+        arguments = ("--label", data.schema.label.name, "--subject", "who", "--learner", "logistic", "--effort", "3")
+        more = ("--finetune", "1", "--references", "0", "--methods", "sisa, kanonymity", "--k", "5", "--json")
+        assert main(["compare", "--data", "people.csv", *arguments, *more]) == 130
+        shown = capsys.readouterr()
+        values = json.loads(shown.out)
+        assert [m["method"] for m in values["methods"]] == ["Retrain", "Short retrain"]
+        assert [m["method"] for m in values["missing"]] == ["SISA", "k=5, 1 exposed"]
+        told = " ".join(shown.err.split())
+        assert "not measured: interrupted" in told
+        assert "2 of 4 runs are missing" in told

@@ -10,25 +10,18 @@ from sklearn.linear_model import LogisticRegression, SGDClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 
-from eupg import (
-    EUPG,
-    SISA,
-    Aggregate,
-    CertifiedSP,
-    LightGBMLearner,
-    LocalDP,
-    ProbabilisticKAnonymity,
-    Retrain,
-    SklearnLearner,
-    TorchLearner,
-    Unprotected,
-    XGBoostLearner,
-)
+from eupg import EUPG, SISA, Retrain
 from eupg.checks import ContractViolation, check_learner, check_mechanism, check_unlearner
 from eupg.data.attribute import Key
 from eupg.data.schema import Schema
+from eupg.forget import Aggregate, CertifiedSP
+from eupg.forget.exact_trees import ExactTrees
 from eupg.guarantees import Unit
-from eupg.learn.noisy import GradientClipping, ModelClipping
+from eupg.learn import LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.learn.leaves.leaf_ridge import LeafRidge
+from eupg.learn.leaves.ridge import ridge_scores
+from eupg.learn.noisy_steps import GradientClipping, ModelClipping
+from eupg.protect import LocalDP, ProbabilisticKAnonymity, Unprotected
 from eupg.protect.release import Release
 from eupg.rng import Seeded
 from people import people
@@ -56,11 +49,14 @@ LEARNERS = [
     SklearnLearner(ExtraTreesClassifier(max_depth=3), trusted=("sklearn.tree._tree.Tree",)),
     NEIGHBOURS,
 ]
+XGBOOST = XGBoostLearner(threads=1)
 UNLEARNERS = [
     EUPG(ProbabilisticKAnonymity(10), XGBoostLearner(threads=1), pretrain=3, finetune=2),
     EUPG(LocalDP(1.0), SklearnLearner(), pretrain=2, finetune=1),
     EUPG(ProbabilisticKAnonymity(10), TorchLearner(), pretrain=2, finetune=1),
     EUPG(ProbabilisticKAnonymity(10), LightGBMLearner(threads=1), pretrain=3, finetune=0),
+    EUPG(ProbabilisticKAnonymity(10), XGBOOST, pretrain=3, finetune=1, finetuner=LeafRidge(XGBOOST)),
+    ExactTrees(),
     Retrain(LightGBMLearner(threads=1), effort=3),
     Retrain(TorchLearner(), effort=1),
     Retrain(SklearnLearner(KNeighborsClassifier()), effort=1),
@@ -167,7 +163,7 @@ class WritesToTheRecords(KeepsOrder):
     ("broken", "complaint"),
     [
         (KeepsOrder(), "rows must be shuffled"),
-        (NamesPeople(), "names nobody"),
+        (NamesPeople(), "must name nobody"),
         (HidesItsSeed(), "marked seeded"),
         (DoesNothing(), "another seed"),
         (LeavesTheBounds("income"), "'income' must lie inside"),
@@ -220,7 +216,7 @@ class Blurred:
 @pytest.mark.parametrize(
     ("broken", "complaint"),
     [
-        (Forgetful(threads=1), "must make a difference"),
+        (Forgetful(threads=1), "must differ from a fit from scratch"),
         (Unseeded(), "same seed"),
         (WritesToTheExamples(), "examples untouched"),
         (LoadsAnother(), "a loaded model must predict exactly"),
@@ -288,6 +284,15 @@ class KeepsPlaces(SISA):
         return dataclasses.replace(after, memory=dataclasses.replace(after.memory, places=places))
 
 
+class KeepsTheScores(ExactTrees):
+    """Counts anew and serves scores that were solved from the counts before."""
+
+    def update(self, trained, data, rng):
+        after = super().update(trained, data, rng)
+        scores = ridge_scores(trained.memory.statistics, self.penalty)
+        return dataclasses.replace(after, model=dataclasses.replace(after.model, scores=scores))
+
+
 class KeepsWhatWasAdded(SISA):
     """Leaves shards alone whose new records are asked back."""
 
@@ -306,9 +311,10 @@ class KeepsWhatWasAdded(SISA):
         (WritesToTheTable(SklearnLearner(), 1), "records untouched"),
         (ReleasesNewRecords(LocalDP(1.0), SklearnLearner(), 2, 1), "added later must be exact"),
         (HidesItsHistory(TorchLearner(), 1, 1, noise=GradientClipping(1.0, 0.1, 0.5, 0.1, 1)), "A, then B"),
-        (InventsAHistory(SklearnLearner(), 1), "or it says not"),
-        (RestartsTooLate(XGBoostLearner(threads=1), 6, shards=1, slices=3), "what the forgotten records said"),
+        (InventsAHistory(SklearnLearner(), 1), "unless depends_on_history is true"),
+        (RestartsTooLate(XGBoostLearner(threads=1), 6, shards=1, slices=3), "the content of the forgotten records"),
         (KeepsPlaces(XGBoostLearner(threads=1), 4, shards=2, slices=2), "reachable"),
+        (KeepsTheScores(), "A, then B"),
         (KeepsWhatWasAdded(SklearnLearner(), 2, shards=2, slices=2), "lead back to the same model"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else None,

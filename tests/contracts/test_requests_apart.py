@@ -5,21 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from eupg import (
-    EUPG,
-    DPSynthesis,
-    LocalDP,
-    Manager,
-    ProbabilisticKAnonymity,
-    Retrain,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    XGBoostLearner,
-)
+from eupg import EUPG, Manager, Retrain, Seeded
 from eupg.forget.certified_sp import CertifiedSP
-from eupg.forget.sisa import SISA
+from eupg.forget.exact_trees import ExactTrees
+from eupg.forget.sisa.method import SISA
 from eupg.guarantees.wording import REQUESTS_APART, as_sentence
+from eupg.learn import SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.protect import DPSynthesis, LocalDP, ProbabilisticKAnonymity
 from people import people
 
 FAST = SklearnLearner()
@@ -34,6 +26,7 @@ IMMUNE = {
     "base, nobody exposed": EUPG(DPSynthesis(1.0), FAST, 2, 1, exposure=0.0),
     "base, not fine-tuned": EUPG(ProbabilisticKAnonymity(10), FAST, 2, 0),
     "Retrain": Retrain(FAST, 2),
+    "exact trees": ExactTrees(most_cells=150),
     "SISA drawn anew each time": SISA(XGBoostLearner(threads=1), 2, shards=2, slices=2, redraw=0.0),
 }
 SENTENCE = (
@@ -80,9 +73,9 @@ def test_certificate_lists_the_assumption_exactly_where_a_model_had_seen_the_rec
     )
     manager.train(people(300), hold_out=0.1)
     assert (SENTENCE in manager.status().claim) == (exposure > 0 and finetune > 0)
-    current = manager.space.current()
-    (data, held), roll = manager.space.read(current), manager.space.roll(current)
-    seen = roll.part(roll.seen, held_out=False)
+    state = manager.space.state()
+    (data, held), index = manager.space.read(state), manager.space.index(state)
+    seen = index.part(index.seen, held_out=False)
     people_of = [held.subjects, data.subjects[seen], data.subjects[~seen]]
     for names, needed in zip(people_of, (False, True, False), strict=True):
         if not len(names):

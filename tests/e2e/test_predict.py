@@ -123,3 +123,11 @@ def test_a_column_that_is_called_like_a_mark_gives_way_to_no_one(folder):
     _, found = answers(folder, "named.csv", "--keep", "adjusted,row")
     assert list(found.columns) == ["row_", "who", "adjusted", "row", *CHANCES, "ill", "adjusted_"]
     assert set(found["adjusted"]) == {"mine"}
+
+
+def test_predictions_never_replace_the_rows_they_are_about(folder):
+    before = (folder / "ask.csv").read_bytes()
+    done = eupg(*PREDICT, "ask.csv", "--out", "./ask.csv", cwd=folder)
+    assert done.returncode == 2
+    assert "would be replaced: name another file with --out" in words(done)
+    assert (folder / "ask.csv").read_bytes() == before

@@ -94,7 +94,8 @@ class TestDecide:
         assert "without control characters" in words(done)
 
     def test_those_of_an_earlier_version_do_not_reach_the_terminal(self, folder, monkeypatch):
-        from eupg.manage import request_states, requests
+        from eupg.manage.requests import book as requests
+        from eupg.manage.requests import states as request_states
 
         asked = eupg("request", "--workspace", "ws", "--subject", "p10", "--pending", "--json", cwd=folder)
         request = json.loads(asked.stdout)[0]["id"]

@@ -49,9 +49,9 @@ class TestColumnOfIds:
     def test_is_asked_about_with_every_choice(self, folder):
         done = eupg(*TRAIN, *K, cwd=folder)
         assert done.returncode == 2
-        for said in ("'ID' has no value twice in 300 rows", "--subject ID", "--id ID", "--no-subject", "--drop ID"):
-            assert said in words(done)
-        assert "--feature ID" in words(done)
+        assert "'ID' has a different value in each of the 300 rows" in words(done)
+        for choice in ("--subject ID", "--id ID", "--no-subject", "--drop ID", "--feature ID"):
+            assert choice in words(done)
         assert not (folder / "ws").exists()
 
     @pytest.mark.parametrize("command", [("plan",), ("compare",)])
@@ -63,9 +63,9 @@ class TestColumnOfIds:
     def test_becomes_an_identifier_where_every_row_is_a_person_and_that_is_said(self, folder):
         done = eupg(*TRAIN, *K, "--no-subject", cwd=folder)
         assert done.returncode == 0, words(done)
-        assert "'ID' has no value twice. It is taken as the record id, not as a feature" in words(done)
+        assert "'ID' has a different value in each row. It is used as the record id, not as a feature" in words(done)
         assert "Trained on 270 records; 30 records held out. No column names the person" in words(done)
-        assert "people" not in words(done).split("For a record")[0]
+        assert "people" not in words(done).split("Claim for a")[0]
         status = eupg("status", "--workspace", "ws", cwd=folder)
         assert "270 records in training, 30 records held out" in words(status)
         values = json.loads(eupg("status", "--workspace", "ws", "--json", cwd=folder).stdout)
@@ -92,7 +92,7 @@ class TestColumnOfIds:
         table().assign(who=[f"p{i // 3}" for i in range(ROWS)], visit=range(ROWS)).to_csv(folder / "t.csv", index=False)
         done = eupg(*TRAIN, *K, "--subject", "who", cwd=folder)
         assert done.returncode == 2
-        assert "columns 'ID', 'visit' have no value twice" in words(done)
+        assert "columns 'ID', 'visit' have a different value in each" in words(done)
         assert "--no-subject" not in words(done)
         assert eupg(*TRAIN, *K, "--subject", "who", "--id", "ID", "--drop", "visit", cwd=folder).returncode == 0
 
@@ -125,15 +125,15 @@ class TestAdd:
         assert f"{prefix}-29, a random prefix and the row number in new.csv" in words(added)
         again = eupg("add", "--workspace", "ws", "--data", "new.csv", cwd=place)
         assert again.returncode == 2
-        assert "was this table added before?" in words(again)
+        assert "Was this table added before?" in words(again)
         twice = eupg("add", "--workspace", "ws", "--data", "new.csv", "--repeated", "add", cwd=place)
-        assert "30 of 30 equal records that are held already: they were added as further records" in words(twice)
+        assert "30 of 30 records equal records of the workspace. They were added as further records" in words(twice)
         for name in (("--record", f"{prefix}-7"), ("--subject", "q9")):
             assert eupg("request", "--workspace", "ws", *name, cwd=place).returncode == 0
         forgot = json.loads(eupg("forget", "--workspace", "ws", "--json", cwd=place).stdout)
         assert forgot["records"] == 1 + 6
         back = eupg("add", "--workspace", "ws", "--data", "new.csv", "--repeated", "skip", cwd=place)
-        assert "Of these, 3 records of people who were forgotten before" in words(back)
+        assert "3 added records came from people who were forgotten before" in words(back)
         assert "exact" not in words(back)
         assert eupg("verify", "--workspace", "ws", cwd=place).returncode == 0
 
@@ -161,6 +161,7 @@ PERSON = ("--subject", "ID", "--workspace", "other")
         (("--guarantee", "kanonymity", "--max-records", "2"), "--max-records belongs to"),
         (("--guarantee", "kanonymity", "--label-epsilon", "2"), "--label-epsilon belongs to --guarantee dp and"),
         (("--guarantee", "dp", "--k", "3"), "--k belongs to --guarantee kanonymity and would be ignored with dp"),
+        (("--guarantee", "dp", "--microaggregation", "mdav"), "--microaggregation belongs to --guarantee kanonymity"),
         (("--guarantee", "dp", "--delta", "1e-5"), "--delta belongs to"),
         (("--guarantee", "dp", "--max-records", "2"), "--max-records belongs to"),
         (("--guarantee", "synthesis", "--k", "3"), "--k belongs to"),
@@ -171,8 +172,8 @@ PERSON = ("--subject", "ID", "--workspace", "other")
         (("--guarantee", "dp", "--exposure", "1", "--top-up"), "pass --exposure between 0 and 1 with it"),
         (("--guarantee", "dp", "--drop", "age", "--feature", "age"), "named by --drop and by --feature"),
         (("--guarantee", "dp", "--drop", "ill"), "named by --label and by --drop"),
-        (("--guarantee", "dp", "--drop", "agee"), "no column 'agee' to drop"),
-        (("--guarantee", "dp", "--feature", "agee"), "no column 'agee'"),
+        (("--guarantee", "dp", "--drop", "agee"), "t.csv has no column 'agee': did you mean 'age'?"),
+        (("--guarantee", "dp", "--feature", "weight"), "no column 'weight': its columns are 'ID', 'age'"),
         (("--guarantee", "dp", "--schema", "s.toml", "--drop", "age"), "s.toml says what the columns are, and --drop"),
         (("--guarantee", "dp", "--schema", "wrong.toml"), "wrong.toml says what the columns are, and --label"),
     ],
@@ -211,4 +212,4 @@ def test_option_of_a_method_that_is_not_compared_is_refused(people, option, user
     arguments = ("--data", "t.csv", "--label", "ill", "--subject", "ID", "--methods", "sisa", option, "3")
     done = eupg("compare", *arguments, cwd=people)
     assert done.returncode == 2
-    assert f"{option} belongs to {users}" in words(done)
+    assert f"{option} is an option of {users}" in words(done)

@@ -1,8 +1,11 @@
-"""A command: its registration with an example, and what becomes of the errors that it raises."""
+"""A command: its options, its example, and what becomes of the errors that it raises."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import wraps
 from itertools import zip_longest
 from typing import Any
 
@@ -11,19 +14,11 @@ from typer.core import TyperCommand
 
 from eupg.cli.terminal import Terminal
 from eupg.errors import EupgError, MissingFramework
+from eupg.lazy import EXTRAS
 
-# What the commands need, and the extra that brings it.
-_EXTRAS = {
-    "xgboost": "xgboost",
-    "lightgbm": "lightgbm",
-    "torch": "torch",
-    "safetensors": "torch",
-    "opacus": "dpsgd",
-    "dp_accounting": "dpsgd",
-    "matplotlib": "demo",
-    "statsmodels": "demo",
-}
-_INTERRUPTED = "interrupted; in a workspace, the next change or eupg recover completes or undoes what was half done"
+# Packages that commands need, and the extra that installs each.
+_EXTRAS = {**EXTRAS, "matplotlib": "demo", "statsmodels": "demo"}
+_INTERRUPTED = "interrupted. If a workspace was being changed, eupg recover completes or undoes the change"
 
 
 class Command(TyperCommand):
@@ -64,7 +59,7 @@ class Command(TyperCommand):
 
 
 def _sentence(error: EupgError | ModuleNotFoundError, command: str) -> str | None:
-    """Return what to tell the user; None where the error is a mistake of this program."""
+    """Return what to tell the user; None if the error is a mistake in this program."""
     if isinstance(error, EupgError | MissingFramework):
         return str(error)
     package = (error.name or "").split(".")[0]
@@ -74,12 +69,46 @@ def _sentence(error: EupgError | ModuleNotFoundError, command: str) -> str | Non
     return f"needs {package}: pip install 'eupg[{extra}]'"
 
 
-def add_command(app: typer.Typer, run: Callable[..., int], *, example: str) -> None:
-    """Add a command under the name of its function, whose docstring is the help, with an example below the options."""
-    app.command(run.__name__, cls=Command, epilog=example_text(example))(run)
+@dataclass(frozen=True)
+class CommandEntry:
+    """A command of the program: its function, whose docstring is the help, and an example of its use."""
+
+    run: Callable[..., int]
+    example: str
+
+    def add_to(self, app: typer.Typer) -> None:
+        """Add the command under the name of its function, with the example below the options."""
+        app.command(self.run.__name__, cls=Command, epilog=example_text(self.example))(_with_options(self.run))
+
+
+def command(example: str) -> Callable[[Callable[..., int]], CommandEntry]:
+    """Make a function a command. A parameter whose type is a dataclass stands for one option per field."""
+    return lambda run: CommandEntry(run, example)
 
 
 def example_text(example: str) -> str:
     """Return an example as the help shows it; the mark keeps its line breaks."""
     lines = "\n  ".join(example.split("\n"))
     return f"\b\nExample:\n  {lines}"
+
+
+def _with_options(run: Callable[..., int]) -> Callable[..., int]:
+    """Return the function with the fields of each dataclass among its parameters as parameters of their own."""
+    signature = inspect.signature(run, eval_str=True)
+    groups: dict[str, Any] = {p.name: p.annotation for p in signature.parameters.values() if is_dataclass(p.annotation)}
+    options: list[inspect.Parameter] = []
+    for parameter in signature.parameters.values():
+        if parameter.name in groups:
+            options += inspect.signature(groups[parameter.name], eval_str=True).parameters.values()
+        else:
+            options.append(parameter)
+
+    @wraps(run)
+    def command(**values: Any) -> int:
+        for name, group in groups.items():
+            values[name] = group(**{field.name: values.pop(field.name) for field in fields(group)})
+        return run(**values)
+
+    keyword_only = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    command.__signature__ = signature.replace(parameters=keyword_only)  # type: ignore[attr-defined]
+    return command

@@ -1,49 +1,34 @@
-"""``eupg decide``: what becomes of one erasure request."""
+"""``eupg decide``: decide one erasure request."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
-
-from eupg.cli.command import add_command
-from eupg.cli.options import Json, Workspace
+from eupg.cli.command import command
+from eupg.cli.options import Json, Workspace, option
 from eupg.cli.request import request_values, request_words
 from eupg.cli.terminal import Terminal
 from eupg.cli.workspace import opened
 from eupg.errors import ParameterError
 
-if TYPE_CHECKING:
-    from eupg.manage.manager import Manager
-    from eupg.manage.request_states import Request
 
-
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    add_command(app, decide, example='eupg decide --workspace ws --request REQUEST-ID --reject "not our customer"')
-
-
+@command('eupg decide --workspace ws --request REQUEST-ID --reject "not our customer"')
 def decide(
     workspace: Workspace,
-    request: Annotated[str, typer.Option("--request", metavar="ID", help="The request to decide.")],
-    verified: Annotated[
-        bool, typer.Option("--verified", help="Note that the identity of the requester was checked.")
-    ] = False,
-    accept: Annotated[bool, typer.Option("--accept", help="Accept it; eupg forget then honours it.")] = False,
-    reject: Annotated[
-        str | None, typer.Option("--reject", metavar="REASON", help="Reject it, and say why; nothing personal.")
-    ] = None,
-    cancel: Annotated[
-        str | None, typer.Option("--cancel", metavar="REASON", help="Cancel it, and say why; nothing personal.")
-    ] = None,
+    request: Annotated[str, option("--request ID", "The request to decide.")],
+    verified: Annotated[bool, option("--verified", "Note that the identity of the requester was checked.")] = False,
+    accept: Annotated[bool, option("--accept", "Accept it; eupg forget then honours it.")] = False,
+    reject: Annotated[str | None, option("--reject REASON", "Reject it, with a reason that names nobody.")] = None,
+    cancel: Annotated[str | None, option("--cancel REASON", "Cancel it, with a reason that names nobody.")] = None,
     extend: Annotated[
-        str | None,
-        typer.Option("--extend", metavar="REASON", help="Extend the deadline, and say why; nothing personal."),
+        str | None, option("--extend REASON", "Extend the deadline, with a reason that names nobody.")
     ] = None,
-    months: Annotated[int, typer.Option("--months", metavar="N", help="Months to extend by, 1 or 2.")] = 2,
+    months: Annotated[int, option("--months N", "Months to extend by, 1 or 2.")] = 2,
     as_json: Json = False,
 ) -> int:
     """Verify, accept, reject, cancel or extend a request."""
+    from eupg.manage.requests.states import State
+
     terminal = Terminal(as_json=as_json)
     steps = {
         "--verified": verified,
@@ -52,24 +37,21 @@ def decide(
         "--cancel": cancel is not None,
         "--extend": extend is not None,
     }
-    chosen = [option for option, passed in steps.items() if passed]
-    if len(chosen) != 1:
+    passed = [step for step, is_passed in steps.items() if is_passed]
+    if len(passed) != 1:
         raise ParameterError(
-            f"expected one of {', '.join(steps)}, got {' and '.join(chosen) or 'none of them'}: pass exactly one"
+            f"expected one of {', '.join(steps)}, got {' and '.join(passed) or 'none of them'}: pass exactly one"
         )
     with opened(workspace, terminal) as manager:
-        decided = _step(manager, request, chosen[0], reason=reject or cancel or extend or "", months=months)
+        if accept:
+            decided = manager.accept(request)
+        elif verified:
+            decided = manager.advance(request, State.VERIFIED)
+        elif reject is not None:
+            decided = manager.advance(request, State.REJECTED, reason=reject)
+        elif cancel is not None:
+            decided = manager.advance(request, State.CANCELLED, reason=cancel)
+        else:
+            decided = manager.extend(request, months=months, reason=extend or "")
     terminal.show(request_words(decided), request_values(decided))
     return 1 if accept and decided.state == "rejected" else 0
-
-
-def _step(manager: Manager, request: str, step: str, *, reason: str, months: int) -> Request:
-    from eupg.manage.request_states import State
-
-    if step == "--accept":
-        return manager.accept(request)
-    if step == "--extend":
-        return manager.extend(request, months=months, reason=reason)
-    if step == "--verified":
-        return manager.advance(request, State.VERIFIED)
-    return manager.advance(request, State.REJECTED if step == "--reject" else State.CANCELLED, reason=reason)

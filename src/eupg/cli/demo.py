@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from eupg.cli.command import add_command
-from eupg.cli.options import Json, ProtectionSeed
+from eupg.cli.command import command
+from eupg.cli.options import Json, ProtectionSeed, option
 from eupg.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -27,49 +23,41 @@ _STAGES = {
     "finetune": "finetune on the records, deploy",
     "verify the certificate": "verify certificate, ledger and files",
     "time it": "time the forgetting alone, three times",
-    "forget": "forget: back to the base model, finetune on what is left",
+    "forget": "forget: back to the base model, finetune on the remaining records",
 }
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    add_command(app, demo, example="eupg demo --k 30 --out demo-report")
-
-
+@command("eupg demo --k 30 --out demo-report")
 def demo(
-    k: Annotated[
-        int, typer.Option("--k", metavar="N", help="Size of the smallest group in the k-anonymous release.")
-    ] = 30,
-    subject: Annotated[
-        str | None, typer.Option("--subject", metavar="ID", help="The person to forget, by number in the experiment.")
-    ] = None,
+    k: Annotated[int, option("--k N", "Size of the smallest group in the k-anonymous release.")] = 30,
+    subject: Annotated[str | None, option("--subject ID", "The person to forget, by number in the experiment.")] = None,
     seed: ProtectionSeed = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="The folder for the page.")] = Path("demo-report"),
+    out: Annotated[Path, option("--out DIR", "The folder for the page.")] = Path("demo-report"),
     as_json: Json = False,
 ) -> int:
     """Erase one person from real data, step by step."""
-    from rich.markup import escape
-
-    from eupg.cli.progress import steps
+    from eupg.cli.progress import shown
     from eupg.demo.page import CERTIFICATE, CERTIFICATE_PAGE, prepare, write_page
     from eupg.demo.story import tell
     from eupg.rng import Secret, Seeded
 
-    console = Terminal(as_json=as_json).console
+    terminal = Terminal(as_json=as_json)
+    console = terminal.console
     rng = Secret() if seed is None else Seeded(seed)
     prepare(out)
     console.print("\n[bold]One person asks to be forgotten.[/] RAND Health Insurance Experiment, real people.\n")
-    with steps(console, _STAGES) as watch:
-        story = tell(k=k, subject=subject, rng=rng, folder=out / "workspace", watch=watch)
-        page = watch("write the page", lambda: write_page(story, out))
+    with shown(console, _STAGES) as progress:
+        story = tell(k=k, subject=subject, rng=rng, folder=out / "workspace", progress=progress)
+        with progress.step("write the page"):
+            page = write_page(story, out)
     _print(story, console)
-    console.print(escape(str(story.certificate)), soft_wrap=True)
-    console.print(f"\nVerified certificate: {escape(str(out / CERTIFICATE))}")
-    console.print(f"The same to print:    {escape(str(out / CERTIFICATE_PAGE))}")
-    console.print(f"The workspace:        eupg status --workspace {escape(str(story.workspace))}")
-    console.print(f"Page: {escape(str(page))}\n")
-    if as_json:
-        sys.stdout.write(json.dumps(_figures(story, page), indent=2) + "\n")
+    console.print(str(story.certificate), markup=False, soft_wrap=True)
+    files = (
+        f"\nVerified certificate: {out / CERTIFICATE}\nFor printing:         {out / CERTIFICATE_PAGE}\n"
+        f"The workspace:        eupg status --workspace {story.workspace}\nPage: {page}\n"
+    )
+    console.print(files, markup=False)
+    terminal.answer(_figures(story, page))
     return 0
 
 
@@ -88,18 +76,19 @@ def _print(story: Story, console: Console) -> None:
     console.print(table)
     console.print(f"Time: {story.times}")
     console.print(f"The base model alone, which saw protected data only: {story.base_utility:.1f}\n")
-    changes = Table(title=f"What the model says: P(person {escape(story.subject)} sees a doctor)", title_justify="left")
+    changes = Table(title=f"Predictions: P(person {escape(story.subject)} sees a doctor)", title_justify="left")
     for heading in ("record", "truth", "before", "after", "retrained", "base"):
         changes.add_column(heading, justify="left" if heading == "record" else "right")
-    eupg_, retrain = story.methods[:2]
+    eupg_, retrain = story.methods[2:4]
     columns = (eupg_.person_before, eupg_.person_after, retrain.person_after, story.person_base)
     for row, (record, truth) in enumerate(zip(story.person.ids, story.person.y, strict=True)):
         changes.add_row(str(record), str(truth), *(f"{c[row]:.2f}" for c in columns))
     console.print(changes)
-    console.print(Panel(escape(story.claim.sentence()), title="What is claimed for this person", title_align="left"))
+    console.print(Panel(escape(story.claim.sentence()), title="The claim for this person", title_align="left"))
     console.print(CHOICE)
     console.print(f"Narrower than it sounds: {story.effective}.\n")
     console.print(f"[bold]{story.verdict}[/]\n")
+    console.print(f"[bold]{story.free}[/]\n")
 
 
 def _figures(story: Story, page: Path) -> dict[str, object]:
@@ -111,6 +100,7 @@ def _figures(story: Story, page: Path) -> dict[str, object]:
         "base_utility": story.base_utility,
         "seconds": story.seconds,
         "methods": [asdict(m) for m in story.methods],
+        "free": {"unchanged": story.unchanged, "erased_s": story.erased_s},
         "certificate": story.certificate.to_json(),
         "workspace": str(story.workspace),
         "page": str(page),

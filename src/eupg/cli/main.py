@@ -1,4 +1,4 @@
-"""Put the commands together, and turn wrong use into a sentence and an exit status."""
+"""Assemble the commands into one application, and turn wrong use into a message and an exit status."""
 
 from __future__ import annotations
 
@@ -9,57 +9,64 @@ import typer
 from typer.main import get_command
 
 from eupg import __version__
-from eupg.cli import (
-    add,
-    audit,
-    certify,
-    compare,
-    decide,
-    demo,
-    export,
-    forget,
-    plan,
-    predict,
-    recover,
-    renew,
-    request,
-    status,
-    train,
-    verify,
-    webhook,
-)
+from eupg.cli.add import add
+from eupg.cli.audit import audit
+from eupg.cli.batching import batching
+from eupg.cli.certify import certify
 from eupg.cli.command import example_text
+from eupg.cli.compare import compare
+from eupg.cli.decide import decide
+from eupg.cli.demo import demo
+from eupg.cli.export import export
+from eupg.cli.forget import forget
+from eupg.cli.key import key
+from eupg.cli.limit import limit
+from eupg.cli.plan import plan
+from eupg.cli.predict import predict
+from eupg.cli.protect import protect
+from eupg.cli.recover import recover
+from eupg.cli.renew import renew
+from eupg.cli.request import request
+from eupg.cli.schema import schema
+from eupg.cli.serve import serve
+from eupg.cli.signer import signer
+from eupg.cli.status import status
 from eupg.cli.terminal import complain
+from eupg.cli.train import train
+from eupg.cli.verify import verify
+from eupg.cli.webhook import webhook
+from eupg.cli.worker import worker
 
-# In the order of the help: a first look, then the life of a workspace.
+# In the order of the help: a first look, then the life cycle of a workspace.
 _COMMANDS = (
-    *(demo, compare, plan, train, predict, add, renew),
-    *(request, decide, forget, status, recover, audit, certify, verify, export, webhook),
+    *(demo, compare, schema, plan, protect, train, predict, add, renew, limit),
+    *(request, decide, batching, forget, status, recover, audit, certify, verify, export, webhook),
+    *(serve, worker, key, signer),
 )
 _EXPERIMENTS = (
-    "The experiments behind docs/results.md have a command of their own, eupg-reproduction: see the folder "
-    "reproduction/ of the source."
+    "Each command has its own help: eupg COMMAND --help. The experiments behind docs/results.md have their own "
+    "program, eupg-reproduction, in the folder reproduction/ of the source."
 )
-# The base of the errors of wrong use. Typer does not export it, and its home differs between versions of Typer.
+# The base class of errors of use. Typer does not export it, and its module differs between versions of Typer.
 _WrongUse: type[Exception] = typer.BadParameter.__mro__[1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     try:
-        status: int = get_command(app()).main(arguments, prog_name="eupg", standalone_mode=False)
+        exit_status: int = get_command(app()).main(arguments, prog_name="eupg", standalone_mode=False)
     except _WrongUse as error:
         complain(f"{_message(error)} See '{_command_path(error)} --help'.")
         return 2
     except typer.Abort:
         # Interrupted while the arguments were read: no command had begun.
         return 130
-    return status
+    return exit_status
 
 
 def app() -> typer.Typer:
     """Return the commands as one Typer application."""
-    together = typer.Typer(
+    application = typer.Typer(
         name="eupg",
         # Plain help: it can be copied from and searched, and starts quickly.
         rich_markup_mode=None,
@@ -67,10 +74,10 @@ def app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    together.callback(epilog=f"{example_text('eupg demo')}\n\n{_EXPERIMENTS}")(_eupg)
-    for module in _COMMANDS:
-        module.add_to(together)
-    return together
+    application.callback(epilog=f"{example_text('eupg demo')}\n\n{_EXPERIMENTS}")(_eupg)
+    for entry in _COMMANDS:
+        entry.add_to(application)
+    return application
 
 
 def _print_version(asked: bool) -> None:

@@ -3,40 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from eupg.cli.command import add_command
-from eupg.cli.names import GuaranteeName, LearnerName, careful_recipe, check_parameters
+from eupg.cli.command import command
+from eupg.cli.encoded import INSTEAD_OF_PIXELS, check_for_features, encoded_source
+from eupg.cli.names import EncoderName, GuaranteeName, LearnerName, check_parameters
 from eupg.cli.options import (
+    Columns,
     DataInstead,
-    Drop,
-    Feature,
-    HoldOut,
-    IdColumn,
+    Encoder,
+    HoldOutOfFile,
     Json,
-    LabelColumn,
     Learner,
     MaxRecords,
-    NoSubject,
-    SchemaFile,
     Seed,
     SourceName,
-    SubjectColumn,
-    TestShare,
+    TextColumn,
+    option,
 )
+from eupg.cli.output_files import check_outputs, check_picture, draw, writing
+from eupg.cli.rows import GROUPS, RowChoices, RowName, head_methods, records_used
 from eupg.cli.terminal import Terminal
-from eupg.errors import EupgError, ParameterError, StorageError
 
 if TYPE_CHECKING:
-    from eupg.plan.advice import Advice
-    from eupg.plan.frontier import Frontier
-    from eupg.protect.mechanism import Mechanism
+    from eupg.guarantees import Guarantee
 
+EXPOSURES = (0.0, 0.01, 0.05, 0.2)
 _EXAMPLE = """eupg plan --data people.csv --label income --subject person \\
     --guarantee kanonymity --k 10 --k 30 --out plan.json"""
 
@@ -47,167 +42,145 @@ class PlannedName(StrEnum):
     KANONYMITY = GuaranteeName.KANONYMITY
     DP = GuaranteeName.DP
     SYNTHESIS = GuaranteeName.SYNTHESIS
+    PRIVATE_TREES = GuaranteeName.PRIVATE_TREES
 
 
-PLANNED = tuple(name.value for name in PlannedName)
+class Required(StrEnum):
+    """The kinds of claim that ``--require`` demands."""
+
+    EXACT = "exact"
+    DP = "dp"
+    KANONYMITY = "kanonymity"
 
 
-def add_to(app: typer.Typer) -> None:
-    """Add the command."""
-    add_command(app, plan, example=_EXAMPLE)
-
-
+@command(_EXAMPLE)
 def plan(
+    *,
     source: SourceName = None,
     data: DataInstead = None,
-    schema: SchemaFile = None,
-    label: LabelColumn = None,
-    subject: SubjectColumn = None,
-    no_subject: NoSubject = False,
-    identifier: IdColumn = None,
-    drop: Drop = None,
-    features: Feature = None,
-    hold_out: HoldOut = None,
-    test_share: TestShare = None,
+    columns: Columns,
+    hold_out: HoldOutOfFile = None,
+    encoder: Encoder = None,
+    text: TextColumn = None,
     learner: Learner = LearnerName.XGBOOST,
     guarantee: Annotated[
-        list[PlannedName] | None, typer.Option("--guarantee", help="Only this guarantee. May be repeated.")
+        list[PlannedName] | None, option("--guarantee", "Only this guarantee. May be repeated.")
     ] = None,
     k: Annotated[
-        list[int] | None,
-        typer.Option("--k", metavar="N", help="The k of k-anonymity. May be repeated (default 10, 30, 100)."),
+        list[int] | None, option("--k N", "The k of k-anonymity. May be repeated (default 10, 30, 100).")
     ] = None,
     epsilon: Annotated[
         list[float] | None,
-        typer.Option(
-            "--epsilon", metavar="E", help="Privacy budget of dp and synthesis. May be repeated (default 1, 4)."
-        ),
+        option("--epsilon E", "Privacy budget (dp, synthesis, private-trees). May be repeated (default 1, 4)."),
     ] = None,
     max_records: MaxRecords = None,
     exposure: Annotated[
         list[float] | None,
-        typer.Option(
-            "--exposure",
-            metavar="SHARE",
-            help="Share of people whose records are used unprotected. May be repeated (default 0, 0.01, 0.05, 0.2).",
+        option(
+            "--exposure SHARE",
+            "Share of people whose records are used unprotected. May be repeated (default 0, 0.01, 0.05, 0.2).",
         ),
     ] = None,
     requests_per_month: Annotated[
-        float, typer.Option("--requests-per-month", metavar="N", help="How many people ask to be forgotten per month.")
+        float, option("--requests-per-month N", "How many people ask to be forgotten per month.")
     ] = 10.0,
     tolerance: Annotated[
-        float,
-        typer.Option("--tolerance", metavar="POINTS", help="How many points below full retraining are acceptable."),
+        float, option("--tolerance POINTS", "How many points below full retraining are acceptable.")
     ] = 0.3,
-    seed: Seed = 0,
-    picture: Annotated[Path, typer.Option("--picture", metavar="FILE", help="The picture, as .svg or .png.")] = Path(
-        "plan.svg"
-    ),
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the advice here, for eupg train --plan FILE.")
+    require: Annotated[Required | None, option("--require", "Recommend only rows with this kind of claim.")] = None,
+    max_epsilon: Annotated[float | None, option("--max-epsilon E", "Recommend only rows with at most this ε.")] = None,
+    max_seconds: Annotated[
+        float | None, option("--max-seconds S", "Recommend only rows that remove a person in so many seconds.")
     ] = None,
+    seed: Seed = 0,
+    picture: Annotated[Path, option("--picture FILE", "The picture, as .svg or .png.")] = Path("plan.svg"),
+    out: Annotated[Path | None, option("--out FILE", "Write the advice here, for eupg train --plan FILE.")] = None,
     as_json: Json = False,
 ) -> int:
-    """Measure guarantees on your table, and recommend one."""
-    if picture.suffix.lower() not in (".svg", ".png"):
-        raise ParameterError(f"the picture is written as .svg or .png, got {picture.name!r}")
-    wanted = tuple(name.value for name in guarantee or PlannedName)
+    """Measure methods on your table, and recommend one that eupg train --plan deploys."""
+    check_picture(picture)
+    check_outputs(picture, out)
+    if encoder is not None or (data is not None and Path(data).is_dir()):
+        check_for_features(encoder, source, guarantee, k)
+    chosen = tuple(guarantee or PlannedName)
     parameters = {"k": k or None, "epsilon": epsilon or None, "max_records": max_records}
-    check_parameters(parameters, wanted, PLANNED)
-    records = 1 if max_records is None else max_records
-    mechanisms = _mechanisms(wanted, k or (10, 30, 100), epsilon or (1.0, 4.0), records=records)
-    for path in (picture, out):
-        # Before anything is measured: figures that cannot be written would be lost.
-        if path is not None and not path.parent.is_dir():
-            raise StorageError(f"there is no folder {path.parent}: make it, or name another file")
+    check_parameters(parameters, chosen, tuple(PlannedName))
+    beside = [RowName.EXACT_TREES, RowName.SISA, RowName.CERTIFIED_SP]
+    beside += [RowName.SUBTRACTING] * (PlannedName.KANONYMITY in chosen)
+    rows = RowChoices(
+        names=[*(name for name in beside if name.fits(learner)), *map(RowName, chosen)],
+        learner=learner,
+        groups=k or (10, 30, 100),
+        subtracting_groups=k or GROUPS,
+        budgets=epsilon or (1.0, 4.0),
+        max_records=1 if max_records is None else max_records,
+        exposures=exposure or EXPOSURES,
+    )
+    mechanisms, methods = rows.mechanisms, rows.methods
 
-    from eupg.cli.progress import steps
-    from eupg.cli.tables import Columns, chosen_source
-    from eupg.plan.advice import LOOKED, advise
-    from eupg.plan.frontier import EXPOSURES, measure
-    from eupg.plan.show import table
+    from eupg.cli.progress import shown
+    from eupg.cli.tables import chosen_source
+    from eupg.learn.recipes import paper_recipe
+    from eupg.plan import show
+    from eupg.plan.advice import LOOKED, Limits, advise
+    from eupg.plan.frontier import measure
 
     terminal = Terminal(as_json=as_json)
-    columns = Columns(
-        schema=schema,
-        label=label,
-        subject=subject,
-        identifier=identifier,
-        no_subject=no_subject,
-        drop=drop or (),
-        features=features or (),
-    )
-    with steps(terminal.console) as watch:
-        chosen = watch(
-            "load the records",
-            lambda: chosen_source(source, data, columns, terminal, hold_out=hold_out, test_share=test_share, seed=seed),
-        )
-        exposures = tuple(exposure or EXPOSURES)
+    with shown(terminal.console) as progress:
+        with progress.step("load the records"):
+            if encoder is None:
+                loaded = chosen_source(source, data, columns, terminal, hold_out=hold_out, seed=seed)
+                recipe, exposures = rows.recipe, rows.exposures
+            else:
+                assert data is not None
+                loaded = encoded_source(data, columns, encoder, text, terminal, hold_out=hold_out, seed=seed)
+                recipe, exposures = paper_recipe(LearnerName.MLP), ()
+                mechanisms, methods = {}, head_methods(epsilon or (1.0, 4.0), records=rows.max_records)
+        terminal.tell(records_used([*mechanisms.values(), *methods.values()], loaded.train))
         frontier = measure(
-            chosen, careful_recipe(learner.value), mechanisms, exposures=exposures, seed=seed, watch=watch
+            loaded,
+            recipe,
+            mechanisms,
+            methods=methods,
+            exposures=exposures,
+            seed=seed,
+            progress=progress,
         )
-    advice = advise(frontier, tolerance=tolerance, requests_a_month=requests_per_month)
-    # First of all the figures: what fails after this cannot take them away.
-    terminal.console.print(table(frontier, advice))
-    drawn, picture_words = _picture(frontier, advice, picture)
+    limits = Limits(tolerance=tolerance, notion=_notion(require), max_epsilon=max_epsilon, max_seconds=max_seconds)
+    advice = advise(frontier, limits, requests_per_month=requests_per_month)
+    # The figures come first: nothing that fails after this can take them away.
+    terminal.console.print(show.table(frontier, advice))
+    file, words = draw(lambda: show.picture(frontier, advice, picture))
     values = {
         "advice": advice.words,
-        "take": _take(advice, learner.value, records),
+        "take": None if advice.point is None else advice.point.to_json(),
         "complete": not frontier.interrupted,
         "points": [p.to_json() for p in frontier.points],
         "unmeasured": [u.to_json() for u in frontier.unmeasured],
         "not_covered": LOOKED,
-        "picture": drawn,
+        "picture": file,
     }
     if out is not None:
-        try:
+        with writing("plan"):
             out.write_text(json.dumps(values, indent=1), encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"the plan could not be written ({error}): name another file") from error
-    terminal.show(f"{advice.words}\n{LOOKED}\n{picture_words}", values)
+        if advice.point is not None and data is not None:
+            encoded = [] if encoder is None else ["--encoder", str(encoder)]
+            encoded += [] if text is None else ["--text", text]
+            again = shlex.join(["--data", data, *columns.arguments, *encoded, "--plan", str(out), "--workspace", "ws"])
+            words += f"\nNext: eupg train {again}"
+    instead = f"\n{INSTEAD_OF_PIXELS}" if encoder is EncoderName.EFFICIENTNET_LITE0 else ""
+    terminal.show(f"{advice.words}{instead}\n{LOOKED}\n{words}", values)
     if frontier.interrupted:
         return 130
     return 0 if advice.point is not None else 1
 
 
-def _take(advice: Advice, learner: str, records: int) -> dict[str, object] | None:
-    """Return what ``eupg train --plan`` takes from the plan."""
-    chosen = advice.point
-    if chosen is None:
-        return None
-    return {
-        "guarantee": chosen.guarantee,
-        "exposure": chosen.exposure,
-        "learner": learner,
-        "max_records": records,
+def _notion(required: Required | None) -> type[Guarantee] | None:
+    from eupg.guarantees import DifferentiallyPrivate, Exact, KAnonymous
+
+    kinds: dict[Required, type[Guarantee]] = {
+        Required.EXACT: Exact,
+        Required.DP: DifferentiallyPrivate,
+        Required.KANONYMITY: KAnonymous,
     }
-
-
-def _picture(frontier: Frontier, advice: Advice, path: Path) -> tuple[str | None, str]:
-    """Draw the picture; return where it is, and what to say. A plan is worth having without one."""
-    from eupg.plan.show import picture
-
-    try:
-        drawn = str(picture(frontier, advice, path))
-    except ModuleNotFoundError as error:
-        return None, f"No picture: it needs {error.name}: pip install 'eupg[demo]'"
-    except (EupgError, OSError) as error:
-        return None, f"No picture: {error}"
-    return drawn, f"Picture: {drawn}"
-
-
-def _mechanisms(
-    wanted: Sequence[str], groups: Sequence[int], budgets: Sequence[float], *, records: int
-) -> dict[str, Mechanism]:
-    from eupg.protect.kanonymity import ProbabilisticKAnonymity
-    from eupg.protect.local_dp import LocalDP
-    from eupg.protect.synthesis import DPSynthesis
-
-    mechanisms: dict[str, Mechanism] = {}
-    if "kanonymity" in wanted:
-        mechanisms |= {f"k={k}": ProbabilisticKAnonymity(k) for k in groups}
-    if "dp" in wanted:
-        mechanisms |= {f"ε={e:g}": LocalDP(e) for e in budgets}
-    if "synthesis" in wanted:
-        mechanisms |= {f"synthetic ε={e:g}": DPSynthesis(e, max_records=records) for e in budgets}
-    return mechanisms
+    return None if required is None else kinds[required]

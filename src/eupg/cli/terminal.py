@@ -20,7 +20,7 @@ class Terminal:
     Parameters
     ----------
     as_json
-        Whether standard output is left to JSON; the story then moves to standard error.
+        Whether standard output is for JSON alone; everything else then goes to standard error.
     """
 
     as_json: bool
@@ -34,10 +34,14 @@ class Terminal:
 
     def show(self, words: str, values: Any, *, wrap: bool = True) -> None:
         """Print words for a person, or values for a program."""
+        self.answer(values)
+        if not self.as_json:
+            self.console.print(_readable(words), markup=False, soft_wrap=not wrap)
+
+    def answer(self, values: Any) -> None:
+        """Print values for a program, or nothing for a person."""
         if self.as_json:
             sys.stdout.write(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
-        else:
-            self.console.print(_readable(words), markup=False, soft_wrap=not wrap)
 
     def tell(self, notes: Iterable[str]) -> None:
         """Print notes, one per line, whether or not the result is JSON."""
@@ -68,7 +72,7 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 
 
 def _readable(text: str) -> str:
-    """Return the text line by line without what a terminal would obey: others wrote parts of it, such as reasons."""
+    """Return the text without characters that would control the terminal: others wrote parts of it, such as reasons."""
     from eupg.certify.summary import readable
 
     return "\n".join(map(readable, text.split("\n")))

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from eupg.cli.terminal import Terminal
-from eupg.errors import WorkspaceState
+from eupg.errors import WrongState
 
 if TYPE_CHECKING:
-    from eupg.forget.eupg import EUPG
+    from eupg.forget.durable import Durable
     from eupg.manage.manager import Manager
     from eupg.rng import Randomness
 
@@ -19,29 +19,35 @@ _STAGES = {
     "protect": "protect: make the release",
     "pretrain": "pretrain on the release alone",
     "finetune": "finetune on the records",
-    "forget": "forget: back to the base model, finetune on what is left",
+    "forget": "forget: remove the records from the model",
     "audit": "audit: train reference models, attack",
 }
+
+
+def require_workspace(folder: Path) -> None:
+    """Refuse a folder that is not a workspace."""
+    # A workspace that lost its settings is one, and is told what it lost.
+    if not any((folder / name).is_file() for name in ("workspace.toml", "current.json")):
+        raise WrongState(f"{folder} is not a workspace: make one with eupg train")
 
 
 @contextmanager
 def opened(
     workspace: Path,
     terminal: Terminal,
-    method: EUPG | None = None,
+    method: Durable | None = None,
     *,
     rng: Randomness | None = None,
     ledger: str | None = None,
 ) -> Iterator[Manager]:
     """Open the workspace; a folder that is none is only made where a method says what for."""
-    from eupg.cli.progress import steps
+    from eupg.cli.progress import shown
     from eupg.manage.manager import Manager
 
-    # A workspace that lost its settings is one, and is told what it lost.
-    if method is None and not any((workspace / name).is_file() for name in ("workspace.toml", "current.json")):
-        raise WorkspaceState(f"{workspace} is not a workspace: make one with eupg train")
-    with steps(terminal.console, _STAGES) as watch:
-        manager = Manager(workspace, method, rng=rng, ledger=ledger, watch=watch)
+    if method is None:
+        require_workspace(workspace)
+    with shown(terminal.console, _STAGES) as progress:
+        manager = Manager(workspace, method, rng=rng, ledger=ledger, progress=progress)
         try:
             yield manager
         finally:

@@ -1,4 +1,4 @@
-"""What a comparison found: one row a method, one run a repetition."""
+"""The result of a comparison: one row per method, one run per repetition."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from eupg.audit.report import AuditReport
+from eupg.audit.membership.report import AuditReport
 from eupg.forget.storage import Storage
 from eupg.guarantees import Guarantee
 
 
 @dataclass(frozen=True)
 class Audited:
-    """What an attack found, in percent: AUC with its interval, and the share of members found at 1 % false alarms."""
+    """Figures of an attack, in percent: AUC with its interval, and the share of members found at 1 % false alarms."""
 
     auc: float
     low: float
@@ -40,6 +40,15 @@ class Run:
     claim: Guarantee
     audit_before: Audited | None = None
     audit_after: Audited | None = None
+
+
+@dataclass(frozen=True)
+class MissingRun:
+    """A run that was not made, and why."""
+
+    method: str
+    repetition: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -71,14 +80,16 @@ class Row:
 
     def audited(self, when: str) -> Audited | None:
         """Return the audit ``"before"`` or ``"after"``; over several repetitions the mean of each figure."""
-        found: list[Audited | None] = [getattr(run, f"audit_{when}") for run in self.runs]
-        known = [asdict(a) for a in found if a is not None]
-        return Audited(**{k: float(np.mean([a[k] for a in known])) for k in known[0]}) if known else None
+        audits: list[Audited | None] = [getattr(run, f"audit_{when}") for run in self.runs]
+        figures = [asdict(audit) for audit in audits if audit is not None]
+        if not figures:
+            return None
+        return Audited(**{name: float(np.mean([audit[name] for audit in figures])) for name in figures[0]})
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """All methods on one data set."""
+class MethodComparison:
+    """All methods on one data set. After an interruption or a failure some runs are missing, and rows have fewer."""
 
     source: str
     records: int
@@ -89,21 +100,27 @@ class Comparison:
     references: int
     rows: tuple[Row, ...]
     names_people: bool = True
+    missing: tuple[MissingRun, ...] = ()
+    interrupted: bool = False
 
     @property
     def units(self) -> str:
-        """What is counted: people, or records where nobody knows whose they are."""
+        """What is counted: people, or records if it is not known whose they are."""
         return "people" if self.names_people else "records"
 
-    def speed_up(self, row: Row) -> float:
-        """Return how many times as fast as retraining a method forgets."""
-        retrain = next(r for r in self.rows if r.method == "Retrain")
-        return retrain.forget_s / max(row.forget_s, 1e-9)
+    def speed_up(self, row: Row) -> float | None:
+        """Return how many times as fast as retraining a method forgets; None if retraining was not measured."""
+        retrain = next((r for r in self.rows if r.method == "Retrain"), None)
+        return None if retrain is None else retrain.forget_s / max(row.forget_s, 1e-9)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        head = {k: v for k, v in self.__dict__.items() if k != "rows"}
-        return head | {"methods": [self._row(row) for row in self.rows]}
+        head = {name: value for name, value in self.__dict__.items() if name not in ("rows", "missing", "interrupted")}
+        return head | {
+            "complete": not self.missing,
+            "missing": [asdict(run) for run in self.missing],
+            "methods": [self._row(row) for row in self.rows],
+        }
 
     def _row(self, row: Row) -> dict[str, Any]:
         (before, _), (after, spread) = row.utility("before"), row.utility("after")

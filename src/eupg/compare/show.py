@@ -5,72 +5,73 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from rich.markup import escape
 from rich.table import Table
 
-from eupg.audit.plot import save_figure
-from eupg.compare.result import Audited, Comparison, Row
+from eupg.audit.membership.plot import save_figure
+from eupg.certify.summary import readable
+from eupg.compare.result import Audited, MethodComparison, Row
 from eupg.forget.storage import Storage
-from eupg.guarantees import CertifiedUnlearning, DifferentiallyPrivate, Guarantee, KAnonymous
-from eupg.guarantees.wording import percent
 
-# Okabe and Ito's palette; markers differ too, for print in grey.
+# Okabe and Ito's palette. Markers differ too, for print in grey.
 _COLOURS = ("#000000", "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("s", "D", "o", "^", "v", "P", "X")
 
 
-def claim_label(claim: Guarantee) -> str:
-    """Say a claim in a few words, for a column or a point."""
-    if isinstance(claim, KAnonymous):
-        words = f"linking ≤ {claim.records}/{claim.k}"
-        if claim.shared:
-            name, share = max(claim.shared, key=lambda item: item[1])
-            words += f", {name} shared in the group by {percent(share)}"
-    elif isinstance(claim, DifferentiallyPrivate):
-        words = f"ε={claim.epsilon:g}" + (f", δ={claim.delta:g}" if claim.delta else "") + f" a {claim.unit}"
-    elif isinstance(claim, CertifiedUnlearning):
-        words = f"({claim.epsilon:.3g}, {claim.delta:g})-unlearning"
-    else:
-        words = claim.notion
-    return words + (", label open" if claim.leaves_open else "")
+def style_of(series: int) -> dict[str, str]:
+    """Return colour and marker of the n-th series of a picture."""
+    return {"color": _COLOURS[series % len(_COLOURS)], "marker": _MARKERS[series % len(_MARKERS)]}
 
 
-def table(found: Comparison) -> Table:
-    """Return the table: one row a method."""
-    title = (
-        f"{found.source}: {found.forgotten:,} of {found.people:,} {found.units} forgotten, "
-        f"{found.repetitions} repetition{'s' * (found.repetitions > 1)}; utility is {found.utility_name} in percent"
-    )
-    out = Table(title=title, title_justify="left", expand=False, show_lines=True)
-    out.add_column("method\nclaim")
-    for heading in ("utility", "audit AUC", "seconds", "kept"):
-        out.add_column(heading, no_wrap=True)
-    for row in found.rows:
+def table(comparison: MethodComparison) -> Table:
+    """Return the table: one row per method; those that were not measured come last."""
+    repetitions = f"{comparison.repetitions} repetition{'s' * (comparison.repetitions > 1)}"
+    title = f"{_title(comparison)}, {repetitions}; utility is {comparison.utility_name} in percent"
+    shown = Table(title=title, title_justify="left", expand=False, show_lines=True)
+    shown.add_column("method\nclaim")
+    for heading in ("utility", "audit AUC", "seconds", "stored"):
+        shown.add_column(heading, no_wrap=True)
+    for row in comparison.rows:
         before, after = row.audited("before"), row.audited("after")
-        out.add_row(
-            f"[bold]{row.method}[/]\n{claim_label(row.claim)}",
+        speed_up = comparison.speed_up(row)
+        seconds = [f"{stage} {s:.2f}" for stage, s in row.stage_s.items()]
+        shown.add_row(
+            f"[bold]{row.method}[/]\n{escape(row.claim.label)}",
             f"{_utility(row, 'before')} →\n{_utility(row, 'after')}",
             "–" if before is None or after is None else f"{before.auc:.1f} → {after.auc:.1f}\n{_interval(after)}",
-            "\n".join(f"{stage} {s:.2f}" for stage, s in row.stage_s.items()) + f"\n[dim]{found.speed_up(row):.1f}×[/]",
-            _kept(row.runs[0].storage),
+            "\n".join(seconds if speed_up is None else [*seconds, f"[dim]{speed_up:.1f}×[/]"]),
+            _stored(row.runs[0].storage),
         )
-    return out
+    measured = {row.method for row in comparison.rows}
+    for method, reason in {run.method: run.reason for run in comparison.missing if run.method not in measured}.items():
+        cell = f"{escape(method)}\n{escape(f'not measured: {readable(reason)}')}"
+        shown.add_row(cell, "–", "–", "–", "–", style="dim")
+    return shown
 
 
-def notes(found: Comparison) -> list[str]:
-    """Return what must be said under the table."""
+def _title(comparison: MethodComparison) -> str:
+    return f"{comparison.source}: {comparison.forgotten:,} of {comparison.people:,} {comparison.units} forgotten"
+
+
+def notes(comparison: MethodComparison) -> list[str]:
+    """Return the notes below the table."""
     lines = [
         "Short retrain: from scratch, for as many epochs or trees as the others fine-tune. Exact, at the same cost."
     ]
-    if found.references:
+    if comparison.references:
         lines.append(
-            f"Audit: RMIA, offline, {found.references} reference models trained from scratch on halves of the retained "
-            "records and shared by all methods; members are the records forgotten, non-members the test "
-            "records. 50 is chance; in brackets the 95 % interval after forgetting, for the choice of records."
+            f"Audit: RMIA, offline, with {comparison.references} reference models, which are trained from scratch on "
+            "halves of the retained records and shared by all methods. Members are the forgotten records, non-members "
+            "the test records. 50 is chance. Brackets: the 95 % interval after forgetting, for the choice of records."
         )
     lines.append(
-        "Arrows lead from before to after forgetting. The last line of the seconds: how many times as fast as "
-        "Retrain's forget. Kept: model files needed to forget, and the models that answer together, where several do."
+        "Arrows lead from before to after forgetting. The last line of the seconds says how many times as fast as "
+        "Retrain a method forgets. Stored: the model files needed to forget, and the models per prediction if several."
     )
+    if comparison.missing:
+        total = len(comparison.missing) + sum(len(row.runs) for row in comparison.rows)
+        cause = "the comparison was interrupted" if comparison.interrupted else comparison.missing[0].reason
+        lines.append(f"{len(comparison.missing)} of {total} runs are missing: {cause}.")
     return lines
 
 
@@ -79,11 +80,11 @@ def _utility(row: Row, when: str) -> str:
     return f"{mean:.1f}" + (f" ± {spread:.1f}" if len(row.runs) > 1 else "")
 
 
-def _interval(found: Audited) -> str:
-    return f"({found.low:.1f} to {found.high:.1f})"
+def _interval(audit: Audited) -> str:
+    return f"({audit.low:.1f} to {audit.high:.1f})"
 
 
-def _kept(storage: Storage) -> str:
+def _stored(storage: Storage) -> str:
     files = f"{storage.files} file{'s' * (storage.files > 1)}\n{_size(storage.size_bytes)}"
     return files + (f"\n{storage.models_a_prediction} models" if storage.models_a_prediction > 1 else "")
 
@@ -92,32 +93,34 @@ def _size(size: int) -> str:
     return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{size / 1e3:.0f} kB"
 
 
-def picture(found: Comparison, path: str | Path) -> Path:
-    """Draw utility after forgetting against the time of the forget, one point a method, its claim beside it."""
-    return save_figure(path, (7.6, 5.0), lambda axes: _draw(axes, found))
+def picture(comparison: MethodComparison, path: str | Path) -> Path:
+    """Draw utility after forgetting against the time of the forget: one point per method, with its claim."""
+    return save_figure(path, (7.6, 5.0), lambda axes: _draw(axes, comparison))
 
 
-def _draw(axes: Any, found: Comparison) -> None:
-    points = [(row.forget_s, *row.utility("after")) for row in found.rows]
-    for i, ((seconds, utility, spread), row) in enumerate(zip(points, found.rows, strict=True)):
-        look: Any = {"color": _COLOURS[i % len(_COLOURS)], "marker": _MARKERS[i % len(_MARKERS)]}
+def _draw(axes: Any, comparison: MethodComparison) -> None:
+    points = [(row.forget_s, *row.utility("after")) for row in comparison.rows]
+    for i, ((seconds, utility, spread), row) in enumerate(zip(points, comparison.rows, strict=True)):
         error = spread if len(row.runs) > 1 else None
-        axes.errorbar(seconds, utility, error, linestyle="none", markersize=9, capsize=4, **look)
-    _label_points(axes, points, [f"{row.method}\n{claim_label(row.claim)}" for row in found.rows])
+        axes.errorbar(seconds, utility, error, linestyle="none", markersize=9, capsize=4, **style_of(i))
+    _label_points(axes, points, [f"{row.method}\n{row.claim.label}" for row in comparison.rows])
     axes.set(xscale="log", xlabel="seconds to forget (logarithmic; left is faster)")
-    axes.set_ylabel(f"{found.utility_name} after forgetting, %")
-    axes.set_title(
-        f"{found.source}: {found.forgotten:,} of {found.people:,} {found.units} forgotten", fontsize=10, loc="left"
-    )
+    axes.set_ylabel(f"{comparison.utility_name} after forgetting, %")
+    axes.set_title(_title(comparison), fontsize=10, loc="left")
     axes.margins(x=0.12, y=0.12)
     axes.xaxis.set_major_formatter(lambda seconds, _: f"{seconds:g}")
+    style_axes(axes)
+
+
+def style_axes(axes: Any) -> None:
+    """Give a picture a light grid behind its points and no frame."""
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
 def _label_points(axes: Any, points: list[tuple[float, float, float]], names: list[str]) -> None:
-    """Name the points in a column beside the picture, best first, each with a line to its point: none can collide."""
+    """Name the points in a column beside the picture, best first, each with a line to its point; none can collide."""
     for place, i in enumerate(sorted(range(len(points)), key=lambda i: -points[i][1])):
         axes.annotate(
             names[i],
@@ -126,6 +129,6 @@ def _label_points(axes: Any, points: list[tuple[float, float, float]], names: li
             textcoords="axes fraction",
             va="center",
             fontsize=9,
-            arrowprops={"arrowstyle": "-", "color": _COLOURS[i % len(_COLOURS)], "linewidth": 0.7, "shrinkB": 5},
+            arrowprops={"arrowstyle": "-", "color": style_of(i)["color"], "linewidth": 0.7, "shrinkB": 5},
             annotation_clip=False,
         )

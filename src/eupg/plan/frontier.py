@@ -1,11 +1,9 @@
-"""Measure the frontier: utility, cost of an erasure and claim, for guarantees and exposures, beside exact controls.
+"""Measure the frontier: utility, cost of an erasure and claim, of every way to train and forget that can be deployed.
 
-People are split once: some are held out to measure utility, the others are what a workspace would train on. Everything
-is fitted by the one rule of :mod:`eupg.learn.recipes`. A plan looks at raw records, those held out among them; whatever
-is trained by its advice carries a sentence that says so.
-
-What was measured is never thrown away. A row that cannot be measured is listed with its reason, and whoever interrupts
-a plan gets the rows that were measured until then.
+People are split once: some are held out to measure utility, and the others are what a workspace would train on.
+Everything is fitted by the one rule of :mod:`eupg.learn.recipes`. A plan looks at raw records, also at those held out;
+whatever is trained by its advice carries a sentence that says so. Rows that cannot be measured are listed with the
+reason, and an interrupted plan returns the rows measured until then.
 """
 
 from __future__ import annotations
@@ -14,21 +12,31 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 import numpy as np
 
+from eupg.compare.measuring import Once, measure_each
+from eupg.compare.rows import MethodRow, method_rows, unseeded
 from eupg.data.dataset import Dataset
+from eupg.data.score import auc
 from eupg.data.sources import Source
-from eupg.errors import DataError, EupgError, ParameterError
-from eupg.forget.eupg import EUPG, FEWEST_EXPOSED
+from eupg.errors import DataError, ParameterError
+from eupg.forget.durable import Durable, forget_rows, subtracts
+from eupg.forget.eupg import EUPG, FEWEST_EXPOSED, Base
 from eupg.forget.lottery import exposed_people
-from eupg.guarantees import Exact, Guarantee
-from eupg.learn.learner import Model
+from eupg.forget.retrain import Retrain
+from eupg.forget.storage import storage
+from eupg.forget.unlearner import Trained
+from eupg.guarantees import Guarantee
 from eupg.learn.recipes import Recipe
+from eupg.manage.description import describe
+from eupg.manage.quality import utility_spread
+from eupg.pages import card
+from eupg.progress import Progress
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Seeded
-from eupg.watch import Watch
 
 T = TypeVar("T")
 EXPOSURES = (0.0, 0.01, 0.05, 0.2)
@@ -37,24 +45,30 @@ _FEWEST_PEOPLE = 50
 
 @dataclass(frozen=True)
 class Point:
-    """One way to train and to forget, measured.
+    """One measured way to train and to forget.
 
     Parameters
     ----------
     name
-        What it is called.
+        Its name in the table.
     guarantee, exposure
-        The protection by name and the share of people seen raw; None for a control.
-    utility
-        On people held out, in percent.
+        The name of the protection and the share of people seen raw; None for a control.
+    utility, low, high
+        In percent, on people held out, with the 95 % interval.
     train_s
         Seconds of the training before any request.
     erase_s
-        Seconds of one fine-tuning or retraining, when one is needed.
+        Seconds in which the method removes a person whom the model was fitted on.
     free
-        The expected share of erasures that need none.
+        The expected share of erasures that need nothing.
     claim
-        What holds for a forgotten record.
+        The claim for a forgotten record.
+    low, high
+        The 95 % interval of the utility.
+    method
+        The method itself, which a workspace can run.
+    storage_bytes
+        Size of the model files that the method keeps.
     """
 
     name: str
@@ -65,6 +79,27 @@ class Point:
     erase_s: float
     free: float
     claim: Guarantee
+    low: float = 0.0
+    high: float = 100.0
+    method: Durable | None = None
+    storage_bytes: int = 0
+
+    @property
+    def changes(self) -> bool:
+        """Whether an erasure may change the model, so that a comparison of before and after shows something."""
+        return self.free < 1
+
+    @property
+    def reveals(self) -> str:
+        """What a comparison of the models before and after an erasure shows."""
+        return "who was forgotten, if few are at once" if self.changes else "nothing"
+
+    def dominates(self, other: Point) -> bool:
+        """Tell whether this is at least as good in every respect, and better in one."""
+        mine = (self.utility, -self.expected_s, not self.changes)
+        theirs = (other.utility, -other.expected_s, not other.changes)
+        at_least = all(a >= b for a, b in zip(mine, theirs, strict=True)) and self.claim.implies(other.claim)
+        return at_least and (mine != theirs or not other.claim.implies(self.claim))
 
     @property
     def expected_s(self) -> float:
@@ -78,7 +113,10 @@ class Point:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return asdict(self) | {"claim": self.claim.to_json(), "expected_s": self.expected_s}
+        values = {name: value for name, value in vars(self).items() if name not in ("claim", "method")}
+        described = None if self.method is None else describe(self.method)
+        further = {"expected_s": self.expected_s, "reveals": self.reveals, "method": described}
+        return values | further | {"claim": self.claim.to_json()}
 
 
 @dataclass(frozen=True)
@@ -110,15 +148,15 @@ class Frontier:
     Parameters
     ----------
     table
-        What the table is called.
+        The name of the table.
     records, people
         How many there are to train on; each record counts as a person where ``names_people`` is false.
     utility_name
-        What utility is measured by.
+        The measure of utility.
     points
-        The ways that were measured.
+        The measured ways.
     unmeasured
-        Those that were not, with their reasons.
+        The others, with the reasons.
     names_people
         Whether it is known which records belong to one person.
     interrupted
@@ -136,25 +174,20 @@ class Frontier:
 
     @property
     def units(self) -> str:
-        """What is counted: people, or records where nobody knows whose they are."""
+        """What is counted: people, or records if it is not known whose they are."""
         return "people" if self.names_people else "records"
+
+    def _repr_html_(self) -> str:
+        rows = [
+            (p.name, f"{p.utility:.1f} ({p.low:.1f} to {p.high:.1f})", f"{p.expected_s:.2g}", p.claim.label)
+            for p in sorted(self.points, key=lambda p: -p.utility)
+        ]
+        header = ("method", f"{self.utility_name}, %", "s per erasure", "claim")
+        return card(f"Plan of {self.table}: {self.people:,} {self.units}", rows, header=header)
 
     def named(self, name: str) -> Point | None:
         """Return the point of that name, or None if it was not measured."""
         return next((p for p in self.points if p.name == name), None)
-
-
-@dataclass(frozen=True)
-class _Task:
-    """One row of the plan, and how it is measured."""
-
-    name: str
-    guarantee: str | None
-    exposure: float | None
-    measure: Callable[[], Point]
-
-    def because(self, reason: str) -> Unmeasured:
-        return Unmeasured(self.name, self.guarantee, self.exposure, reason)
 
 
 def measure(
@@ -162,9 +195,10 @@ def measure(
     recipe: Recipe,
     mechanisms: Mapping[str, Mechanism],
     *,
+    methods: Mapping[str, Durable] = MappingProxyType({}),
     exposures: Sequence[float] = EXPOSURES,
     seed: int = 0,
-    watch: Watch,
+    progress: Progress,
 ) -> Frontier:
     """Measure every guarantee at every exposure, and the controls.
 
@@ -180,63 +214,36 @@ def measure(
         How models are made.
     mechanisms
         Guarantees by name.
+    methods
+        Further methods by name.
     exposures
-        Chances to be seen raw; those that draw too few people to fine-tune on are not measured.
+        Chances to be seen raw; a row with too few people to fine-tune on is listed as unmeasured.
     seed
-        Makes it repeatable; nothing that is made here is kept or served.
-    watch
-        Told of every step.
+        Makes the plan repeatable; no model of a plan is stored or served.
+    progress
+        Is told of every step.
     """
     people, units = len(np.unique(source.train.subjects)), "people" if source.train.names_people else "records"
     if people < _FEWEST_PEOPLE:
         raise DataError(f"a plan needs at least {_FEWEST_PEOPLE} {units} to train on, got {people}: bring more records")
-    if not mechanisms or not all(0 <= e <= 1 for e in exposures):
-        raise ParameterError(f"a plan needs a guarantee and exposures from 0 to 1, got {list(exposures)!r}")
-    rng = Seeded(seed)
-    tasks = _controls(source, recipe, exposures, rng, watch)
-    for name, mechanism in mechanisms.items():
-        tasks += _guarantee(source, recipe, name, mechanism, exposures, rng, watch)
-    points, unmeasured, interrupted = _measured(tasks)
+    if not (mechanisms or methods):
+        raise ParameterError("a plan needs a guarantee or a further method to measure: pass mechanisms or methods")
+    rows = method_rows(recipe, mechanisms, methods=methods, exposures=exposures)
+    measurements = measure_each(_tasks(source, rows, Seeded(seed), progress))
     return Frontier(
         source.name,
         len(source.train),
         people,
         getattr(source.utility, "__name__", "utility"),
-        points,
-        unmeasured,
+        tuple(measurements.results.values()),
+        tuple(_unmeasured(rows[i], reason) for i, reason in measurements.reasons.items()),
         source.train.names_people,
-        interrupted,
+        measurements.interrupted,
     )
 
 
-def _measured(tasks: Sequence[_Task]) -> tuple[tuple[Point, ...], tuple[Unmeasured, ...], bool]:
-    """Measure one row after the other, whatever happens to some of them."""
-    points: list[Point] = []
-    unmeasured: list[Unmeasured] = []
-    first: Exception | None = None
-    for i, task in enumerate(tasks):
-        try:
-            points.append(task.measure())
-        except KeyboardInterrupt:
-            if not points:
-                raise
-            unmeasured += [t.because("interrupted before it was measured") for t in tasks[i:]]
-            return tuple(points), tuple(unmeasured), True
-        except Exception as error:
-            # Frameworks raise errors of every kind, and none of them is worth the rows that were measured before.
-            first = first or error
-            unmeasured.append(task.because(_reason(error)))
-    if first is not None and not points:
-        raise first
-    return tuple(points), tuple(unmeasured), False
-
-
-def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, EupgError) else f"{type(error).__name__}: {error}"
-
-
 def _check_enough(data: Dataset, exposure: float, rng: Randomness) -> None:
-    """Refuse an exposure at which EUPG would not train, or would find too few people drawn here to fine-tune on."""
+    """Refuse an exposure that draws too few people to fine-tune on, on average or this time."""
     if exposure == 0:
         return
     units = "people" if data.names_people else "records"
@@ -247,95 +254,94 @@ def _check_enough(data: Dataset, exposure: float, rng: Randomness) -> None:
         raise DataError(f"fine-tuning needs at least {FEWEST_EXPOSED} {units}, and this exposure draws {count}")
 
 
-def _controls(source: Source, recipe: Recipe, exposures: Sequence[float], rng: Randomness, watch: Watch) -> list[_Task]:
-    data, exact = source.train, Exact(caveats=source.train.schema.caveats)
-
-    def control(name: str, share: float | None, work: Callable[[], Model]) -> Point:
-        model, seconds = _timed(partial(watch, name, work))
-        # A workspace draws anew, so what counts is the chance to be drawn, not who was drawn here.
-        free = 0.0 if share is None else 1 - share
-        return Point(name, None, share, _utility(source, model), seconds, seconds, free, exact)
-
-    def drawn(name: str, share: float) -> Point:
-        _check_enough(data, share, rng)
-        return control(name, share, partial(_scratch, recipe, exposed_people(data, share, rng), rng))
-
-    short = partial(recipe.short.fit, data, effort=recipe.short_effort, rng=_stream(rng))
-    retrain = partial(_scratch, recipe, data, rng)
-    tasks = [
-        _Task(name, None, None, partial(control, name, None, work))
-        for name, work in (("Retrain", retrain), ("Short retrain", short))
-    ]
-    for exposure in exposures:
-        if 0 < exposure < 1:
-            name = f"From scratch, {exposure:.3g} exposed"
-            tasks.append(_Task(name, None, exposure, partial(drawn, name, exposure)))
+def _tasks(source: Source, rows: Sequence[MethodRow], rng: Randomness, progress: Progress) -> list[Callable[[], Point]]:
+    """Return how each row is measured; rows of one guarantee share its base model."""
+    bases: dict[str, Once[tuple[Base, float]]] = {}
+    tasks: list[Callable[[], Point]] = []
+    for row in rows:
+        if isinstance(row.method, Retrain):
+            tasks.append(partial(_control, source, row, row.method, rng, progress))
+        elif isinstance(row.method, EUPG) and row.guarantee is not None and row.exposure is not None:
+            made = partial(_base, source, row.guarantee, row.method, rng, progress)
+            base = bases.setdefault(row.guarantee, Once(made))
+            tasks.append(partial(_exposed, source, row, row.method, base, rng, progress))
+        else:
+            tasks.append(partial(_measured, source, row, rng, progress))
     return tasks
 
 
-def _guarantee(
+def _unmeasured(row: MethodRow, reason: str) -> Unmeasured:
+    return Unmeasured(row.name, row.guarantee, row.exposure, reason)
+
+
+def _control(source: Source, row: MethodRow, method: Retrain, rng: Randomness, progress: Progress) -> Point:
+    """Measure an exact method that every plan has."""
+    share = row.exposure
+    if share is not None:
+        _check_enough(source.train, share, rng)
+    with progress.step(row.name):
+        trained, seconds = _timed(partial(method.train, source.train, rng))
+    # A workspace draws anew, so what counts is the chance to be drawn, not who was drawn here.
+    return _point(source, row, trained, train_s=seconds, erase_s=seconds, free=0.0 if share is None else 1 - share)
+
+
+def _base(source: Source, name: str, method: EUPG, rng: Randomness, progress: Progress) -> tuple[Base, float]:
+    """Make the base model of a guarantee."""
+    with progress.step(f"{name}: base model"):
+        return _timed(partial(method.base, source.train, rng))
+
+
+def _exposed(
     source: Source,
-    recipe: Recipe,
-    name: str,
-    mechanism: Mechanism,
-    exposures: Sequence[float],
+    row: MethodRow,
+    method: EUPG,
+    made: Once[tuple[Base, float]],
     rng: Randomness,
-    watch: Watch,
-) -> list[_Task]:
-    """Make one base model and fine-tune it at each exposure."""
-    data = source.train
-
-    def make() -> tuple[Model, Guarantee]:
-        release = mechanism.protect(data, rng.stage("protect"))
-        return recipe.learner.fit(release, effort=recipe.pretrain, rng=_stream(rng)), release.guarantee
-
-    base = _Once(partial(_timed, partial(watch, f"{name}: base model", make)))
-
-    def exposed(step: str, exposure: float) -> Point:
-        _check_enough(data, exposure, rng)
-        (model, claim), made_s = base()
-        # The plan is seeded; what is trained by its advice is not.
-        claim = replace(claim, seeded=False)
-        method = EUPG(mechanism, recipe.learner, 1, recipe.finetune, exposure=exposure, finetuner=recipe.finetuner)
-        trained, seconds = _timed(partial(watch, step, partial(method.resume, model, claim, data, rng)))
-        free = 1 - exposure if trained.ids else 1.0
-        utility, spent = _utility(source, trained.model), seconds if trained.ids else 0.0
-        return Point(step, name, exposure, utility, made_s, spent, free, trained.claim)
-
-    steps = [(f"{name}, {exposure:.3g} exposed", exposure) for exposure in exposures]
-    return [_Task(step, name, exposure, partial(exposed, step, exposure)) for step, exposure in steps]
+    progress: Progress,
+) -> Point:
+    """Fine-tune the base model of a guarantee at one exposure."""
+    _check_enough(source.train, method.exposure, rng)
+    base, made_s = made()
+    with progress.step(row.name):
+        trained, seconds = _timed(partial(method.resume, base, source.train, rng))
+    free, spent = (1 - method.exposure, seconds) if trained.ids else (1.0, 0.0)
+    return _point(source, row, trained, train_s=made_s, erase_s=spent, free=free)
 
 
-class _Once(Generic[T]):
-    """Does its work when it is first asked for, and then returns its result, or raises its error, each time."""
-
-    def __init__(self, work: Callable[[], T]) -> None:
-        self._work = work
-        self._result: tuple[T] | None = None
-        self._error: Exception | None = None
-
-    def __call__(self) -> T:
-        if self._error is not None:
-            raise self._error
-        if self._result is None:
-            try:
-                self._result = (self._work(),)
-            except Exception as error:
-                self._error = error
-                raise
-        return self._result[0]
+def _measured(source: Source, row: MethodRow, rng: Randomness, progress: Progress) -> Point:
+    """Train with a method, and let it forget somebody whom the model was fitted on."""
+    data, method = source.train, row.method
+    with progress.step(row.name):
+        trained, train_s = _timed(partial(method.train, data, rng))
+        if not trained.ids:
+            return _point(source, replace(row, exposure=0.0), trained, train_s=train_s, erase_s=0.0, free=1.0)
+        theirs = data.subjects == data.subjects[int(rng.stage("somebody").generator().integers(len(data)))]
+        work = partial(forget_rows, method, trained, data.select(theirs), data.select(~theirs), rng)
+        if subtracts(method):
+            # Compiled code is loaded on first use.
+            work()
+        _, erase_s = _timed(work)
+    return _point(source, row, trained, train_s=train_s, erase_s=erase_s, free=0.0)
 
 
-def _scratch(recipe: Recipe, data: Dataset, rng: Randomness) -> Model:
-    return recipe.learner.fit(data, effort=recipe.pretrain, rng=_stream(rng))
-
-
-def _stream(rng: Randomness) -> np.random.Generator:
-    return rng.stage("pretrain").generator()
-
-
-def _utility(source: Source, model: Model) -> float:
-    return source.utility(model.predict_proba(source.test.X), source.test.y)
+def _point(source: Source, row: MethodRow, trained: Trained, *, train_s: float, erase_s: float, free: float) -> Point:
+    chances = trained.model.predict_proba(source.test.X)
+    spread = 100 * utility_spread(chances, source.test, auc=source.utility is auc)
+    utility = source.utility(chances, source.test.y)
+    return Point(
+        row.name,
+        row.guarantee,
+        row.exposure,
+        utility,
+        train_s,
+        erase_s,
+        free,
+        unseeded(trained.claim),
+        max(0.0, utility - spread),
+        min(100.0, utility + spread),
+        row.method,
+        storage(trained).size_bytes,
+    )
 
 
 def _timed(work: Callable[[], T]) -> tuple[T, float]:
