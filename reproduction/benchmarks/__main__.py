@@ -4,10 +4,12 @@ import sys
 
 from benchmarks import (
     bench_certified_sp,
+    bench_exact,
     bench_import,
     bench_local_dp,
     bench_manager,
     bench_mdav,
+    bench_microaggregation,
     bench_mlp,
     bench_references,
     bench_sisa,
@@ -23,9 +25,11 @@ def main() -> int:
         bench_mlp,
         bench_references,
         bench_sisa,
+        bench_exact,
         bench_certified_sp,
         bench_manager,
         bench_mdav,
+        bench_microaggregation,
     ):
         for result in module.run():
             missed += not result.met

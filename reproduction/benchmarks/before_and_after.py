@@ -13,13 +13,16 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.stats import t as student
 
-from eupg import EUPG, DPSynthesis, ProbabilisticKAnonymity, Retrain, Seeded, Unlearner, XGBoostLearner, sources
-from eupg.audit.roc import auc
-from eupg.audit.signals import Kind, measure
+from eupg import EUPG, Retrain, Seeded, sources
+from eupg.audit.membership.roc import auc
+from eupg.audit.membership.signals import SignalKind, measure
 from eupg.audit.versions import VersionsReport, compare_versions
 from eupg.data.dataset import Dataset
+from eupg.forget import Unlearner
 from eupg.forget.unlearner import Trained
+from eupg.learn import XGBoostLearner
 from eupg.learn.learner import Model
+from eupg.protect import DPSynthesis, ProbabilisticKAnonymity
 
 SEED, TREES, MORE, OTHERS = 7, 100, 5, 4000
 
@@ -38,7 +41,7 @@ def methods() -> dict[str, Unlearner]:
 def sureness(model: Model, erased: Dataset, others: Dataset) -> float:
     """Return the AUC of the newest model alone: whether it is surer of the erased than of the others."""
     both = erased.plus(others)
-    scores = measure(np.asarray(model.predict_proba(both.X)), both.y, kind=Kind.MARGIN)
+    scores = measure(np.asarray(model.predict_proba(both.X)), both.y, kind=SignalKind.MARGIN)
     return 100 * auc(scores, np.arange(len(both)) < len(erased))
 
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from benchmarks.bench_mlp import table
 from benchmarks.timing import Result, median_s
-from eupg.learn.noisy import GradientClipping, ModelClipping
-from eupg.learn.torch_learner import TorchLearner
+from eupg.learn.noisy_steps import GradientClipping, ModelClipping
+from eupg.learn.torch.learner import TorchLearner
 
 EPOCHS = 5
 

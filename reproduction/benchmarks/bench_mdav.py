@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.timing import Result, median_s
-from eupg.protect.microaggregation import mdav, partitioned_mdav, within_group_sse
+from eupg.protect.microaggregation.groups import within_group_sse
+from eupg.protect.microaggregation.mdav import mdav, partitioned_mdav
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests"))
 from protect.oracle_mdav import plain_mean, textbook_mdav

@@ -12,8 +12,8 @@ from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.encode import Encoder
 from eupg.data.schema import Schema
-from eupg.learn.networks import MLP
-from eupg.learn.torch_learner import TorchLearner
+from eupg.learn.torch.learner import TorchLearner
+from eupg.learn.torch.networks import MLP
 
 ROWS, COLUMNS = 32_561, 90
 

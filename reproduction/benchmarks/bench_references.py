@@ -5,9 +5,9 @@ import torch
 
 from benchmarks.bench_mlp import table
 from benchmarks.timing import Result, median_s
-from eupg.audit.references import complementary_halves, train_references
+from eupg.audit.membership.references import complementary_halves, train_references
 from eupg.forget.retrain import Retrain
-from eupg.learn.torch_learner import TorchLearner
+from eupg.learn.torch.learner import TorchLearner
 
 MODELS, EPOCHS = 8, 50
 

@@ -2,9 +2,9 @@
 
 from benchmarks.bench_mlp import table
 from benchmarks.timing import Result, median_s
-from eupg.forget.sisa import SISA
-from eupg.learn.torch_learner import TorchLearner
-from eupg.learn.xgboost_learner import XGBoostLearner
+from eupg.forget.sisa.method import SISA
+from eupg.learn.torch.learner import TorchLearner
+from eupg.learn.xgboost import XGBoostLearner
 from eupg.rng import Seeded
 
 

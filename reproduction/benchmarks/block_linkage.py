@@ -4,7 +4,7 @@ Needs CIFAR-10 and the public network (EUPG_DATA). A random part of the training
 k = 30 on the features that the better recipe groups pictures by. For each size of a block two adversaries try
 their luck: one who holds an original looks for its blocks in a release (``patch_linkage``; one original a group, so
 several releases are made), and one who holds the release alone puts blocks together by their edges (``jigsaw``). All
-draws are seeded. The file's format: ``eupg_reproduction.report.beside``.
+draws are seeded. The file's format: ``eupg_reproduction.report.picture_files``.
 
 A part of the pictures is not all of them. In a larger release fewer blocks are unique and groups hold pictures that
 are more alike, so both adversaries have it a little harder: of 600 pictures 98 % of single pixels are unique and 61 %
@@ -18,18 +18,18 @@ from pathlib import Path
 import numpy as np
 
 from eupg import sources
-from eupg.audit.jigsaw import jigsaw
-from eupg.audit.output_sets import binomial_bounds
-from eupg.audit.patches import PatchReport, patch_linkage
+from eupg.audit.intervals import binomial_bounds
 from eupg.data.dataset import Dataset
-from eupg.protect.kanonymity import Groups
-from eupg.protect.pixels import PixelPermutation, permute_blocks
-from eupg.protect.public_features import EfficientNetLite0
+from eupg.protect.mechanism import Groups
+from eupg.protect.pictures.pixel_permutation import PixelPermutation, permute_blocks
+from eupg.protect.pictures.public_features import EfficientNetLite0
 from eupg.protect.release import Release
 from eupg.rng import Seeded
+from eupg_reproduction.audits.jigsaw import jigsaw
+from eupg_reproduction.audits.patches import PatchReport, patch_linkage
 from eupg_reproduction.picture_methods import device
 from eupg_reproduction.picture_recipes import FEATURES
-from eupg_reproduction.report.beside import LINKAGE as FILE
+from eupg_reproduction.report.picture_files import LINKAGE as FILE
 
 K, BLOCKS, SEED, CONFIDENCE = 30, (1, 2, 4, 8, 16), 7, 0.95
 

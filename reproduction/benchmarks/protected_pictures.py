@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_sample_images
 
 from eupg.data.dataset import Dataset
-from eupg.data.images import image_dataset
+from eupg.data.pictures.files import image_dataset
 from eupg.protect.mechanism import Mechanism
-from eupg.protect.pixel_dp import PixelDP
-from eupg.protect.pixels import PixelPermutation
-from eupg.protect.public_features import PixelFeatures
+from eupg.protect.pictures.pixel_dp import PixelDP
+from eupg.protect.pictures.pixel_permutation import PixelPermutation
+from eupg.protect.pictures.public_features import PixelFeatures
 from eupg.rng import Randomness, Seeded
 
 FIGURE = Path(__file__).resolve().parents[2] / "docs" / "figures" / "protected_pictures.png"

@@ -17,13 +17,13 @@ from torch.nn.functional import cross_entropy, pad
 
 from eupg.data.dataset import Dataset
 from eupg.data.encode import Encoder
-from eupg.data.images import image_dataset
-from eupg.learn.captured import drop_captured
-from eupg.learn.resnet import ResNet18
-from eupg.learn.resnet_recipes import resnet18_learner
-from eupg.learn.torch_learner import TorchLearner
-from eupg.learn.torch_steps import shuffled, steps_in
-from eupg.learn.training import train_on
+from eupg.data.pictures.files import image_dataset
+from eupg.learn.torch.captured import drop_captured
+from eupg.learn.torch.inputs import shuffled, steps_in
+from eupg.learn.torch.learner import TorchLearner
+from eupg.learn.torch.networks import ResNet18
+from eupg.learn.torch.training import train
+from eupg_reproduction.picture_methods import resnet18_learner
 
 CLASSES = tuple(f"class {i}" for i in range(10))
 
@@ -85,7 +85,7 @@ def seconds_ours(learner: TorchLearner, data: Dataset, *, epochs: int) -> dict[s
         steps = steps_in(len(X), learner.batch_size, passes)
         started = synchronised(learner.device)
         generator = torch.Generator().manual_seed(1)
-        train_on(network, X, y, learner._rule, factory=learner.network, steps=steps, generator=generator)
+        train(network, X, y, learner._rule, factory=learner.network, steps=steps, generator=generator)
         return synchronised(learner.device) - started
 
     times = {"first": fit(1), "epoch": fit(epochs) / epochs}

@@ -11,7 +11,9 @@ import sys
 
 import numpy as np
 
-from eupg import CertifiedSP, GradientClipping, ModelClipping, Retrain, Seeded, sources
+from eupg import Retrain, Seeded, sources
+from eupg.forget import CertifiedSP
+from eupg.learn import GradientClipping, ModelClipping
 from eupg.learn.recipes import EFFORTS, paper_learner
 
 DECAYED = (0.01, 0.05, 0.2)  # γλ: the share of the weights that one step gives up

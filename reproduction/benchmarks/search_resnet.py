@@ -26,12 +26,11 @@ from eupg.data import sources
 from eupg.data.score import accuracy
 from eupg.forget.certified_sp import CertifiedSP
 from eupg.forget.retrain import Retrain
-from eupg.learn import training
 from eupg.learn.learner import Model
-from eupg.learn.noisy import GradientClipping
-from eupg.learn.resnet_recipes import resnet18_finetuner, resnet18_learner
+from eupg.learn.noisy_steps import GradientClipping
+from eupg.learn.torch import training
 from eupg.rng import Seeded
-from eupg_reproduction.picture_methods import changed, device, mechanism
+from eupg_reproduction.picture_methods import changed, device, mechanism, resnet18_finetuner, resnet18_learner
 
 HELD_OUT, EPOCHS = 5_000, 5
 FIRST = "k=30, blocks 8×8"

@@ -28,8 +28,8 @@ import numpy as np
 
 from eupg import Seeded, sources
 from eupg.protect.cells import Cells
-from eupg.protect.synthesis import DPSynthesis
-from eupg.protect.synthesis_budget import concentrated
+from eupg.protect.synthesis.budget import concentrated
+from eupg.protect.synthesis.mechanism import DPSynthesis
 
 SETS = ("adult", "heart", "credit")
 EPSILONS = (1.0, 0.25, 4.0)

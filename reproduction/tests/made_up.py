@@ -6,7 +6,7 @@ from typing import Any
 from eupg_reproduction.cell import Cell
 from eupg_reproduction.experiment import Grid
 from eupg_reproduction.experiments import experiment
-from eupg_reproduction.report.tidy import Book
+from eupg_reproduction.report.tidy import Measurements
 from eupg_reproduction.results import Result
 
 
@@ -99,5 +99,5 @@ def pictured(
     return found
 
 
-def book(*groups: list[Result]) -> Book:
-    return Book(one for group in groups for one in group)
+def measurements(*groups: list[Result]) -> Measurements:
+    return Measurements(one for group in groups for one in group)

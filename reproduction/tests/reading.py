@@ -8,11 +8,11 @@ from eupg_reproduction.report.findings import figure, only
 from eupg_reproduction.report.page import tables
 from eupg_reproduction.report.words import MISSING, NONE, signed
 from eupg_reproduction.results import Result
-from made_up import book
+from made_up import measurements
 
 
 def made(*groups: list[Result]) -> dict[str, pd.DataFrame]:
-    return tables(book(*groups))
+    return tables(measurements(*groups))
 
 
 def row(table: pd.DataFrame, **where: Any) -> dict[str, Any]:

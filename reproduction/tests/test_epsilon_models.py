@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eupg import EUPG, DPSynthesis, Seeded
+from eupg import EUPG, Seeded
 from eupg.data.schema import Schema
 from eupg.data.sources import Source
 from eupg.errors import DataError, ParameterError
 from eupg.guarantees import DifferentiallyPrivate
 from eupg.learn import recipes
 from eupg.learn.learner import Model
+from eupg.protect import DPSynthesis
 from eupg.protect.release import Release
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell, group
@@ -29,9 +30,9 @@ from eupg_reproduction.epsilon_models import (
 )
 from eupg_reproduction.experiments import experiment
 from eupg_reproduction.kinds import KINDS
-from eupg_reproduction.report.audits import refuted_claims, refuted_controls, tried
+from eupg_reproduction.report.audits import epsilon_audits, epsilon_claims, epsilon_controls
 from eupg_reproduction.report.words import MISSING
-from made_up import book, result
+from made_up import measurements, result
 from people import SCHEMA, people
 from reading import known, made, row
 
@@ -251,42 +252,41 @@ def test_the_page_shows_claims_and_controls():
     assert figures("synthesis ε=1", 0.0, NEVER) == [1.0, 0.0, 4.21, 500]
     assert figures("Unprotected", 1.0, RAW) == [None, 3.9, 4.21, 500]
     assert figures("synthesis ε=4", 0.0, NEVER) == [4.0, None, None, None]
-    assert refuted_claims(book(*groups)) == (
-        "None of the 1 claims is refuted; no bound is above 0. 0 of them claim more than these runs can refute."
+    assert epsilon_claims(measurements(*groups)) == (
+        "None of the 1 claims is refuted; no bound is above 0. 0 claim more than these runs can refute."
     )
-    assert refuted_controls(book(*groups)) == (
-        "Controls: without protection the bound is 3.90. Of 3 served models that see the canary raw, 1 exceed the ε of "
-        "their base, so that it was the raw record that showed: synthesis ε=1, Adult logistic regression, 10 % "
-        "exposed, seen raw (2.50). Controls in which nothing is found: synthesis ε=4, Adult logistic regression, 10 % "
-        "exposed, seen raw (nothing)."
+    assert epsilon_controls(measurements(*groups)) == (
+        "Controls: without protection the bound is 3.90; of 3 models that see the canary raw, 1 exceed the ε of their "
+        "base (synthesis ε=1, Adult logistic regression, 10 % exposed, seen raw (2.50)), and 1 show nothing."
     )
 
 
 def test_the_page_names_a_claim_that_is_refuted_and_one_that_withstands():
     fine = shown("synthesis ε=4", 1.0, NEVER, 1.25, 4.0)
-    assert refuted_claims(book(fine)) == (
+    assert epsilon_claims(measurements(fine)) == (
         "None of the 1 claims is refuted; the largest bound is that of synthesis ε=4, Adult logistic regression, 100 % "
-        "exposed, never seen raw (1.25). 0 of them claim more than these runs can refute."
+        "exposed, never seen raw (1.25). 0 claim more than these runs can refute."
     )
-    beyond = refuted_claims(book(fine, shown("synthesis ε=10", 1.0, NEVER, 0.0, 10.0)))
-    assert beyond.endswith("1 of them claim more than these runs can refute.")
+    beyond = epsilon_claims(measurements(fine, shown("synthesis ε=10", 1.0, NEVER, 0.0, 10.0)))
+    assert beyond.endswith("1 claim more than these runs can refute.")
     broken = shown("synthesis ε=1", 0.0, NEVER, 1.01, 1.0, model="xgboost")
-    assert refuted_claims(book(fine, broken)) == (
-        "**1 of 2 claims are refuted** (below what): synthesis ε=1, Adult XGBoost, 0 % exposed, never seen raw (1.01)."
+    assert epsilon_claims(measurements(fine, broken)) == (
+        "**1 of 2 claims are refuted**, with these bounds: "
+        "synthesis ε=1, Adult XGBoost, 0 % exposed, never seen raw (1.01)."
     )
     equal = shown("synthesis ε=1", 0.0, NEVER, 1.0, 1.0)
-    assert refuted_claims(book(equal)).startswith("None of the 1 claims is refuted")
+    assert epsilon_claims(measurements(equal)).startswith("None of the 1 claims is refuted")
 
 
 def test_nothing_measured_is_said_to_be_missing():
-    assert refuted_claims(book()) == f"Claims: {MISSING}."
-    assert refuted_controls(book()) == f"Controls: {MISSING}."
+    assert epsilon_claims(measurements()) == f"Claims: {MISSING}."
+    assert epsilon_controls(measurements()) == f"Controls: {MISSING}."
     table = made()["epsilon_models"]
     assert table[["refuted below", "at most", "runs with and without"]].isna().to_numpy().sum() == 3 * 32
 
 
 def test_every_cell_of_the_experiment_stands_in_the_table():
     cells = experiment("epsilon_models").cells(1)
-    mine = [(one.method, one.model, one.share, one.canary) for one in tried(book())]
+    mine = [(one.method, one.model, one.share, one.canary) for one in epsilon_audits(measurements())]
     assert sorted(mine) == sorted((c.method, c.model, c.get("exposure"), c.get("canary")) for c in cells)
-    assert all((one.claimed is None) == (one.canary == RAW) for one in tried(book()))
+    assert all((one.claimed is None) == (one.canary == RAW) for one in epsilon_audits(measurements()))

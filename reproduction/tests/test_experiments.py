@@ -5,9 +5,10 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from eupg import EUPG, LocalDP, ProbabilisticKAnonymity, Seeded, SklearnLearner
+from eupg import EUPG, Seeded
 from eupg.errors import ParameterError
-from eupg.learn import recipes
+from eupg.learn import SklearnLearner, recipes
+from eupg.protect import MDAV, LocalDP, ProbabilisticKAnonymity
 from eupg_reproduction import exposure, methods, picture_methods
 from eupg_reproduction.cell import Cell
 from eupg_reproduction.experiments import EXPERIMENTS, cells_of, experiment, minutes_of_all
@@ -86,7 +87,7 @@ def test_words_that_mean_nothing_are_refused(words):
 
 
 def test_words_say_what_they_mean():
-    assert methods.mechanism("k=7") == ProbabilisticKAnonymity(7)
+    assert methods.mechanism("k=7") == ProbabilisticKAnonymity(7, MDAV())
     assert methods.mechanism("ε=0.5, label ε=2") == LocalDP(0.5, label_epsilon=2.0)
     cell = Cell.of(
         {"kind": "quality", "set": "credit", "model": "xgboost", "method": "EUPG k=30, leaves refreshed"}

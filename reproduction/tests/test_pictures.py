@@ -7,23 +7,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from eupg.data.images import image_dataset
+from eupg.data.pictures.files import image_dataset
 from eupg.data.score import accuracy
 from eupg.data.sources import Source, cache_folder
 from eupg.errors import ParameterError
 from eupg.forget.eupg import EUPG
-from eupg.learn.augment import Augment
-from eupg.learn.resnet import ResNet18
-from eupg.learn.torch_learner import TorchLearner
-from eupg.protect.pixel_dp import PixelDP
-from eupg.protect.pixels import PixelPermutation
-from eupg.protect.public_features import EfficientNetLite0, PixelFeatures
+from eupg.learn.torch.augment import Augment
+from eupg.learn.torch.learner import TorchLearner
+from eupg.learn.torch.networks import ResNet18
+from eupg.protect.pictures.pixel_dp import PixelDP
+from eupg.protect.pictures.pixel_permutation import PixelPermutation
+from eupg.protect.pictures.public_features import EfficientNetLite0, PixelFeatures
 from eupg_reproduction import methods, picture_methods, pictures
 from eupg_reproduction.cell import Cell
 from eupg_reproduction.experiments import cells_of
 from eupg_reproduction.version import code_version
 
 pytest.importorskip("torch")
+
+
+def test_recipes_are_those_of_the_paper():
+    base, gentle = picture_methods.resnet18_learner(), picture_methods.resnet18_finetuner()
+    assert (base.learning_rate, base.schedule, base.weight_decay, base.batch_size) == (0.1, "cosine", 5e-4, 256)
+    assert (base.optimiser, base.momentum, base.augment, base.precision) == ("sgd", 0.9, Augment(4), "bfloat16")
+    assert gentle == replace(base, learning_rate=0.05, schedule="one-cycle")
+    assert picture_methods.resnet18_learner(device="cpu").precision == "float32"
 
 
 def _source() -> Source:

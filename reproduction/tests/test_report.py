@@ -1,5 +1,6 @@
 """The report: figures that a pencil confirms, nothing invented where nothing was measured, the control always there."""
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,13 +8,13 @@ from hypothesis import strategies as st
 from eupg_reproduction.experiments import experiment
 from eupg_reproduction.published import published
 from eupg_reproduction.report import findings
-from eupg_reproduction.report.audits import covered, found_out
-from eupg_reproduction.report.findings import FEW, MANY, control, counted, frontier_table, missed, reached, spoilt
-from eupg_reproduction.report.tables import PICTURES, QUALITY, published_speed_up, smallest, speed_up
+from eupg_reproduction.report.audits import coverage, exposed_groups
+from eupg_reproduction.report.findings import FEW, MANY, counted, frontier_table, missed, reached, standing, worse_draws
+from eupg_reproduction.report.tables import PICTURES, QUALITY, against, published_speed_up, smallest, speed_up
 from eupg_reproduction.report.tidy import place as of_experiment
-from eupg_reproduction.report.words import SETS, judge, markdown, verdict
+from eupg_reproduction.report.words import SETS, markdown
 from eupg_reproduction.spread import Spread
-from made_up import book, exposed, place, quality, result, runtime
+from made_up import exposed, measurements, place, quality, result, runtime
 from reading import MISSING, NONE, beside, cells, known, made, row
 
 spreads = st.builds(Spread, st.floats(0, 100), st.floats(0, 5), st.just(5))
@@ -83,19 +84,18 @@ def test_where_a_method_is_beaten_by_its_control_is_said():
             quality("EUPG k=30", [eupg - 0.1, eupg + 0.1], table=table),
             quality("Short retrain", [short], table=table),
         ]
-    assert "EUPG k=30 is beaten on Adult (−1.00), level on Heart (−0.05) and ahead on Credit (+1.00)." in control(
-        made(*groups)["quality_mlp"], ["EUPG k=30"]
-    )
+    said = standing(made(*groups)["quality_mlp"], "EUPG k=30")
+    assert said == "EUPG k=30 is behind on Adult (−1.00), level on Heart (−0.05) and ahead on Credit (+1.00)"
 
 
 @given(st.lists(st.tuples(st.none() | spreads, st.none() | spreads), min_size=1, max_size=6))
-def test_a_verdict_names_every_place_once_unless_nothing_is_known(values):
-    places = [judge(f"P{i}.", *pair) for i, pair in enumerate(values)]
-    text = verdict("M", places)
+def test_a_standing_names_every_place_once_unless_nothing_is_known(values):
+    places = [{"method": "M", "set": f"P{i}.", **against("short retrain", *pair)} for i, pair in enumerate(values)]
+    text = standing(pd.DataFrame(places), "M")
     if all(None in pair for pair in values):
         assert text == f"M: {MISSING}"
     else:
-        assert all(text.count(one.place) == 1 for one in places)
+        assert all(text.count(one["set"]) == 1 for one in places)
 
 
 def test_every_utility_of_the_papers_tables_is_compared_once():
@@ -122,7 +122,7 @@ def test_utilities_are_counted_as_close_better_and_missed():
 
 def test_audits_whose_interval_covers_fifty_are_counted():
     groups = [quality("SISA", [85.0] * 4, auc=[50.9, 51.1, 49.0, 48.9])]
-    assert str(covered(book(*groups), of_experiment("quality_mlp", "adult", "mlp", "SISA"))) == "2 of 4"
+    assert str(coverage(measurements(*groups), of_experiment("quality_mlp", "adult", "mlp", "SISA"))) == "2 of 4"
     table = markdown(findings.audit_table(made(*groups)))
     assert cells(table, "SISA")[-1] == "2 of 4"
     assert cells(table, "Retrain")[-1] == MISSING
@@ -138,7 +138,7 @@ def test_a_goal_is_met_missed_or_open():
 
 def test_a_speed_up_is_the_quotient_of_the_medians():
     groups = [runtime("Retrain", [10.0, 20.0, 12.0]), runtime("EUPG k=30", [1.0, 1.0, 3.0])]
-    found = speed_up(book(*groups), of_experiment("runtime", "adult", "mlp", "EUPG k=30", finetune=5))
+    found = speed_up(measurements(*groups), of_experiment("runtime", "adult", "mlp", "EUPG k=30", finetune=5))
     assert found is not None
     assert (found.mean, found.count) == (12.0, 3)
     # 10, 20 and 4 times in single repetitions.
@@ -213,20 +213,19 @@ def test_the_frontier_marks_who_is_ahead_of_both_spreads():
     assert shown[2:] == [MISSING, "**85.5** / 83.5", MISSING, MISSING, MISSING, "86.0 / **87.0**"]
     few, many = counted(table, "k=30", FEW), counted(table, "k=30", MANY)
     assert (few["ahead"], few["beaten"], many["beaten"]) == ("1 of 1", "0 of 1", "1 of 1")
-    assert many["beaten_list"] == "Adult XGBoost at 100 % (−1.0)"
 
 
 def test_draws_in_which_fine_tuning_spoilt_the_base_are_counted_and_the_worst_is_named():
-    drawn = book(
+    drawn = measurements(
         exposed("k=30", 0.0, [85.5, 85.5]),
         exposed("k=30", 0.01, [85.3, 85.45]),
         exposed("synthesis ε=1", 0.0, [84.0]),
         exposed("synthesis ε=1", 0.02, [84.5, 10.0]),
         exposed("From scratch", 0.01, [70.0]),
     )
-    assert spoilt(drawn)["worse"] == "1 of 3 draws"
-    assert spoilt(drawn)["worst"] == "−0.12 (Adult XGBoost, k=30, 1 % exposed)"
-    assert spoilt(book()) == {"worse": MISSING, "worst": MISSING}
+    assert worse_draws(drawn)["worse"] == "1 of 3 draws"
+    assert worse_draws(drawn)["worst"] == "−0.12 (Adult XGBoost, k=30, 1 % exposed)"
+    assert worse_draws(measurements()) == {"worse": MISSING, "worst": MISSING}
 
 
 def test_an_erasure_costs_what_few_cost_and_what_keeping_books_costs():
@@ -276,7 +275,7 @@ def test_people_seen_raw_and_never_seen_raw_are_told_apart():
     figures = [mine[name] for name in ("seen raw, AUC", "seen raw, AUC ±", "seen raw, covers 50", "seen raw, runs")]
     assert figures == pytest.approx([53.0, 0.0, 0, 5])
     assert [mine["never seen raw, AUC"], mine["never seen raw, covers 50"]] == pytest.approx([50.2, 5])
-    assert found_out(table) == "Heart, k=30, 5 % exposed, seen raw (+3.0)"
+    assert exposed_groups(table) == "Heart, k=30, 5 % exposed, seen raw (+3.0)"
     assert not known(row(table, method="synthesis ε=1", exposure=0.0, set="Heart")["seen raw, AUC"])
 
 

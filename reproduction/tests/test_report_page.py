@@ -13,11 +13,11 @@ from eupg_reproduction.cli import main
 from eupg_reproduction.report.figures import FIGURES, draw
 from eupg_reproduction.report.findings import misses, reasons
 from eupg_reproduction.report.page import csv, filled, page, tables, template
-from eupg_reproduction.report.tidy import REPEATS, Book
+from eupg_reproduction.report.tidy import REPEATS, Measurements
 from eupg_reproduction.report.words import MISSING
 from eupg_reproduction.results import read
 from lines import text
-from made_up import book, exposed, quality
+from made_up import exposed, measurements, quality
 
 ROOT = Path(__file__).parents[2]
 RESULTS, DOCS = ROOT / "reproduction" / "results" / "bench.jsonl", ROOT / "docs"
@@ -26,8 +26,8 @@ FACTS = {"0.5", "0.3", "0.1"}
 
 
 @pytest.fixture(scope="module")
-def committed() -> Book:
-    return Book.read(RESULTS)
+def committed() -> Measurements:
+    return Measurements.read(RESULTS)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def test_the_committed_tables_are_what_the_committed_results_give(made):
 
 
 def test_the_page_is_short():
-    assert len((DOCS / "results.md").read_text(encoding="utf-8").replace("|", " ").split()) < 3_600
+    assert len((DOCS / "results.md").read_text(encoding="utf-8").replace("|", " ").split()) < 3_300
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -91,18 +91,38 @@ def test_pages_written_by_hand_say_what_the_committed_results_say(page, row, tab
             assert figure == _after(committed, table, model, recipe, name), name
 
 
-def test_the_readme_shows_tables_of_people_and_pictures_with_the_control():
+def test_the_readme_shows_our_methods_beside_their_controls(committed):
+    """Its figures are those of the committed results, and of the records of decisions."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = [line.split("|")[1].strip() for line in text.splitlines() if re.search(r"\| \d+\.\d", line)]
-    assert rows == ["Adult, MLP", "Adult, XGBoost", "Credit, XGBoost", "CIFAR-10, ResNet-18 (3 runs)"]
-    assert "| | EUPG, k=30 | EUPG, ε=1 | Retrain | Short retrain |" in text
+    lines = [line.split("|") for line in text.splitlines() if re.search(r"\| \d+\.\d", line)]
+    rows = {cells[1].strip(): [cell.strip() for cell in cells[2:5]] for cells in lines}
+    paper = rows.pop("EUPG, k=30, the paper's XGBoost")
+    tables = ("adult", "heart", "credit")
+    assert paper == [_after(committed, table, "xgboost", "paper", "EUPG k=30") for table in tables]
+    recorded = {
+        "Private trees, ε=1": ("private-peers", "PrivateTrees (ours)"),
+        "Exact trees": ("exact-trees", "ExactTrees, test"),
+        "EUPG, k=30, by subtraction": ("exact-trees", "LeafRidge on it, test"),
+        "Retrain, XGBoost": ("private-peers", "full retraining, not private"),
+        "Short retrain": ("private-peers", "short retrain, not private"),
+    }
+    assert rows.keys() == recorded.keys()
+    for name, (record, row) in recorded.items():
+        page = (ROOT / "docs" / "decisions" / f"{record}.md").read_text(encoding="utf-8")
+        (line,) = (one for one in page.splitlines() if one.startswith(f"| {row} |"))
+        # Where there are three figures, they are those of ε = 0.25, 1 and 4.
+        cells = [re.findall(r"\d+\.\d+", re.sub(r"± \d+\.\d+", "", cell)) for cell in line.split("|")[2:5]]
+        found = [float(cell[len(cell) // 2]) for cell in cells]
+        assert found == pytest.approx([float(figure) for figure in rows[name]], abs=0.051), name
 
 
-def _after(book, table, model, recipe, method):
+def _after(measurements, table, model, recipe, method):
     """Return the mean utility after forgetting 5 %, with one decimal."""
     wanted = {"set": table, "model": model, "recipe": recipe, "method": method}
     wanted |= {"forget": 0.05, "finetune": 5, "references": 8}
-    found = [r.metrics["after"]["utility"] for r in book.results.values() if wanted.items() <= r.cell.config.items()]
+    found = [
+        r.metrics["after"]["utility"] for r in measurements.results.values() if wanted.items() <= r.cell.config.items()
+    ]
     assert len(found) == (3 if model == "resnet18" else 5)
     return f"{sum(found) / len(found):.1f}"
 
@@ -129,13 +149,13 @@ def test_links_inside_the_page_lead_to_a_heading_and_links_to_tables_to_a_table(
 
 
 def test_every_place_of_the_template_is_filled_even_where_nothing_was_measured():
-    text = page(book())
+    text = page(measurements())
     assert not re.search(r"\{[{%]|[}%]\}", text)
     assert not re.search(r"\bNone\b|\bnan\b", text)
 
 
 def test_a_place_that_nothing_fills_is_an_error():
-    with pytest.raises(DataError, match=r"the template asks for what is not computed .*'wrong' is undefined"):
+    with pytest.raises(DataError, match=r"the template asks for a name that is not computed .*'wrong' is undefined"):
         filled("{{ right }} and {{ wrong }}", {"right": "1"})
 
 
@@ -145,7 +165,7 @@ def test_the_template_states_no_figure_that_was_not_computed():
 
 
 def test_nothing_measured_gives_a_page_without_figures_of_ours():
-    text = page(Book([]))
+    text = page(Measurements([]))
     assert MISSING in text
     # Whatever stands as a mean with its spread is the paper's.
     kept = files("eupg_reproduction").joinpath("published.csv").read_text(encoding="utf-8")
@@ -154,13 +174,13 @@ def test_nothing_measured_gives_a_page_without_figures_of_ours():
 
 
 def test_a_figure_says_so_where_nothing_was_measured(tmp_path):
-    drawn = draw("exposure", book(exposed("k=30", 0.0, [85.0] * REPEATS)), tmp_path).read_text(encoding="utf-8")
+    drawn = draw("exposure", measurements(exposed("k=30", 0.0, [85.0] * REPEATS)), tmp_path).read_text(encoding="utf-8")
     assert drawn.count(MISSING) == 5
     assert "Adult, XGBoost" in drawn
 
 
 def test_the_same_results_draw_the_same_file(tmp_path):
-    made = book(exposed("k=30", 0.0, [85.0, 85.2]), exposed("From scratch", 1.0, [86.0]))
+    made = measurements(exposed("k=30", 0.0, [85.0, 85.2]), exposed("From scratch", 1.0, [86.0]))
     one, two = (draw("exposure", made, tmp_path / name).read_bytes() for name in ("one", "two"))
     assert one == two
 

@@ -5,13 +5,11 @@ import re
 import pytest
 
 from eupg_reproduction.cli import main
-from eupg_reproduction.report.beside import Linkage
 from eupg_reproduction.report.figures import draw
 from eupg_reproduction.report.findings import (
     agreement_table,
     block_table,
     by_recipe,
-    control,
     covered_in,
     pick,
     quality_table,
@@ -20,11 +18,13 @@ from eupg_reproduction.report.findings import (
     rebuilt,
     repeats,
     speed_table,
+    standing,
 )
 from eupg_reproduction.report.page import page, tables
+from eupg_reproduction.report.picture_files import Linkage
 from eupg_reproduction.report.tidy import REPEATS, asked, places
 from eupg_reproduction.report.words import MISSING, NONE, markdown, of_all
-from made_up import book, pictured, quality
+from made_up import measurements, pictured, quality
 from reading import beside, cells, known, made, row
 
 BETTER = "better_resnet18"
@@ -45,9 +45,9 @@ def met(begin, *groups):
 
 
 def judged(*groups):
-    """What is said of EUPG against the short retrain of the same recipe."""
-    methods = ("EUPG k=30", "EUPG ε=1", EIGHT, "EUPG k=30, blocks 16×16")
-    return control(by_recipe(made(*groups)), methods, by="recipe", word="under")
+    """What is said of EUPG against the short retrain of the same recipe, by method."""
+    table = by_recipe(made(*groups))
+    return {name: standing(table, name, by="recipe", word="under") for name in ("EUPG k=30", "EUPG ε=1", EIGHT)}
 
 
 def at(epochs, method="EUPG ε=1"):
@@ -84,7 +84,7 @@ def test_cells_of_images_are_counted_with_their_own_repetitions():
     groups = [pictured("Retrain", [94.0, 94.1, 94.2]), quality("Retrain", [85.0])]
     mine = row(made(*groups)["experiments"], experiment="quality_resnet18")
     assert [mine[name] for name in ("cells", "measured", "missing")] == [15, 3, 12]
-    assert len(book(*groups).used()) == 4
+    assert len(measurements(*groups).used()) == 4
     assert repeats() == f"{REPEATS} (images: 1 or 3; `epsilon_models`: 1)"
 
 
@@ -125,19 +125,16 @@ def test_where_the_short_retrain_of_the_same_recipe_beats_eupg_is_said():
         pictured("EUPG k=30", [87.1, 87.3], name=BETTER),
         pictured(EIGHT, [90.0, 90.2], name=BETTER),
     )
-    assert (
-        "EUPG k=30 is beaten under the paper's recipe (−2.00), level under the better recipe (+0.10) and ahead nowhere."
-        in said
-    )
-    assert f"{EIGHT} is beaten nowhere, level nowhere and ahead under the better recipe (+3.00)." in said
-    assert f"EUPG ε=1: {MISSING}." in said
+    behind = "behind under the paper's recipe (−2.00) and level under the better recipe (+0.10)"
+    assert said["EUPG k=30"] == f"EUPG k=30 is {behind}"
+    assert said[EIGHT] == f"{EIGHT} is ahead under the better recipe (+3.00)"
+    assert said["EUPG ε=1"] == f"EUPG ε=1: {MISSING}"
 
 
 def test_a_single_run_is_not_judged():
     said = judged(pictured("Short retrain", [86.0, 86.2, 86.1]), pictured("EUPG k=30", [88.1]))
-    assert "EUPG k=30" in said
-    assert "ahead under the paper's recipe" not in said
-    assert "under the paper's recipe +2.00 in a single run, too few to judge" in said
+    single = "not judged, with a single run, under the paper's recipe (+2.00)"
+    assert said["EUPG k=30"] == f"EUPG k=30 is {single} and {MISSING} under the better recipe"
 
 
 def test_blocks_show_the_base_alone_and_after_fine_tuning():
@@ -270,18 +267,18 @@ def test_every_goal_of_images_is_open_where_nothing_was_measured():
 
 
 def test_a_page_with_some_images_measured_has_no_open_place():
-    text = page(book(pictured("Retrain", [94.0, 94.1]), swept(EIGHT, 91.0, 5)))
+    text = page(measurements(pictured("Retrain", [94.0, 94.1]), swept(EIGHT, 91.0, 5)))
     assert not re.search(r"\{\w*\}|\bNone\b|\bnan\b", text)
     assert "94.05 ± 0.05 (2 of 3)" in text
 
 
 @pytest.mark.parametrize("name", ["images_epochs", "images_blocks"])
 def test_figures_of_images_say_so_where_nothing_was_measured(name, tmp_path):
-    assert MISSING in draw(name, book(), tmp_path).read_text(encoding="utf-8")
+    assert MISSING in draw(name, measurements(), tmp_path).read_text(encoding="utf-8")
 
 
 def test_figures_of_images_show_ours_and_the_papers(tmp_path):
-    some = book(
+    some = measurements(
         pictured("EUPG ε=1", [83.0, 83.2]),
         pictured("Retrain", [94.0]),
         swept("EUPG k=30", 24.0, 0),
@@ -295,7 +292,7 @@ def test_figures_of_images_show_ours_and_the_papers(tmp_path):
 
 
 def test_blocks_stand_with_their_own_size_among_the_findings():
-    some = book(
+    some = measurements(
         pictured("EUPG k=30, blocks 8×8", [90.0] * 3, name=BETTER),
         pictured("EUPG k=30, blocks 16×16", [91.0] * 3, name=BETTER),
     )
@@ -303,7 +300,7 @@ def test_blocks_stand_with_their_own_size_among_the_findings():
     text = " ".join(page(some).split())
     assert "8×8 90.00 ± 0.00 (3 runs) and 16×16 91.00 ± 0.00 (3 runs)" in text
     assert (rebuilt(tables(some), 8), rebuilt(tables(some), 16)) == ("55 %", "90 %")
-    assert f"single pixels, the paper's way, {MISSING}." in text
+    assert f"Single pixels, as in the paper: {MISSING}." in text
 
 
 def test_minutes_on_a_gpu_are_marked_in_the_list(tmp_path, capsys, monkeypatch):

@@ -5,9 +5,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from eupg import EUPG, MLP, SISA, CertifiedSP, ProbabilisticKAnonymity, Retrain, Seeded, TorchLearner, XGBoostLearner
+from eupg import EUPG, SISA, Retrain, Seeded
 from eupg.data.score import accuracy
 from eupg.data.sources import Source
+from eupg.forget import CertifiedSP
+from eupg.learn import MLP, TorchLearner, XGBoostLearner
+from eupg.protect import ProbabilisticKAnonymity
 from eupg_reproduction import methods, quality
 from eupg_reproduction.cell import Cell
 from eupg_reproduction.trainings import Trainings
@@ -22,9 +25,9 @@ class Counted(ProbabilisticKAnonymity):
 
     asked: list = field(default_factory=list, compare=False, repr=False)
 
-    def protect(self, data, rng):
+    def protect_in_groups(self, data, rng):
         self.asked.append(len(data))
-        return super().protect(data, rng)
+        return super().protect_in_groups(data, rng)
 
 
 def test_a_base_is_made_once_for_all_efforts_of_fine_tuning():

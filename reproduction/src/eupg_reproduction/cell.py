@@ -1,4 +1,4 @@
-"""Cells and jobs: one figure to be measured, named by what it is, and those that are measured together."""
+"""Cells, the smallest units of measurement, and jobs, which measure several cells together."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _OWN = ("kind", "set", "model", "method", "repetition")
 
 @dataclass(frozen=True)
 class Cell:
-    """One repetition of one method: the smallest unit that is measured, kept and repeated.
+    """One repetition of one method: the smallest unit that is measured and stored.
 
     Parameters
     ----------
     kind
         What is measured: one of the kinds in :mod:`eupg_reproduction.kinds`.
     set, model, method
-        The data set, the model and the method, in the words of :mod:`eupg_reproduction.methods`.
+        The data set, the model and the method, by the names of :mod:`eupg_reproduction.methods`.
     settings
-        Everything else that makes a difference, in order of name.
+        All other settings, sorted by name.
     repetition
-        Which draw of randomness and requests; from 0.
+        The number of the draw of randomness and requests, from 0.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Cell:
         """Make a cell of its plain form."""
         missing = [name for name in _OWN if name not in config]
         if missing:
-            raise DataError(f"a cell needs {', '.join(_OWN)}, and {missing[0]!r} is missing from {dict(config)!r}")
+            raise DataError(f"a cell needs {', '.join(_OWN)}, but {missing[0]!r} is missing from {dict(config)!r}")
         settings = tuple(sorted((k, v) for k, v in config.items() if k not in _OWN))
         return cls(
             config["kind"], config["set"], config["model"], config["method"], settings, int(config["repetition"])
@@ -57,12 +57,12 @@ class Cell:
 
     @property
     def config(self) -> dict[str, Value]:
-        """The plain form: what is hashed, and written beside the figures."""
+        """The plain form, which is hashed and written with the figures."""
         return {name: getattr(self, name) for name in _OWN} | dict(self.settings)
 
     @property
     def key(self) -> str:
-        """The configuration hash, by which a result is found again."""
+        """The hash of the configuration, which identifies a result."""
         text = json.dumps(self.config, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -71,18 +71,18 @@ class Cell:
         return dict(self.settings)[name]
 
     def has(self, name: str) -> bool:
-        """Tell whether there is such a setting."""
+        """Return whether there is such a setting."""
         return name in dict(self.settings)
 
     def __str__(self) -> str:
-        """Name the cell for people, and for filters."""
+        """Return the name of the cell, for people and filters."""
         settings = "".join(f"{name}={value} " for name, value in self.settings)
         return f"{self.kind} {self.set} {self.model} {self.method} {settings}#{self.repetition}"
 
 
 @dataclass(frozen=True)
 class Job:
-    """Cells of one kind that share work, such as reference models or a base model; each still gets its own line."""
+    """Cells of one kind that share work, such as reference models or a base model."""
 
     cells: tuple[Cell, ...]
 
@@ -92,13 +92,13 @@ class Job:
         return self.cells[0].kind
 
     def __str__(self) -> str:
-        """Name the first cell and how many there are."""
+        """Return the name of the first cell and the number of others."""
         more = f" and {len(self.cells) - 1} more" if len(self.cells) > 1 else ""
         return f"{self.cells[0]}{more}"
 
 
 def group(cells: Iterable[Cell], together: Mapping[str, frozenset[str]]) -> list[Job]:
-    """Put cells into jobs: those of one kind that differ only in what ``together`` names for it."""
+    """Group cells into jobs: those of one kind that differ only in the settings ``together`` of that kind."""
     jobs: dict[str, list[Cell]] = {}
     for cell in cells:
         apart = {k: v for k, v in cell.config.items() if k not in together[cell.kind]}
@@ -107,7 +107,7 @@ def group(cells: Iterable[Cell], together: Mapping[str, frozenset[str]]) -> list
 
 
 def matches(cell: Cell, filters: Sequence[str]) -> bool:
-    """Tell whether a cell passes all filters: ``name=value`` of its plain form, or a part of its name.
+    """Return whether a cell passes all filters: ``name=value`` of its plain form, or a part of its name.
 
     Examples
     --------

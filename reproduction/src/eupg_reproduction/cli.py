@@ -1,4 +1,4 @@
-"""``eupg-reproduction``: the paper's experiments and those beside them, in small cells that can be resumed."""
+"""``eupg-reproduction``: the paper's experiments and additional ones, in small cells that can be resumed."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RESULTS, DOCS = Path("reproduction/results/bench.jsonl"), Path("docs")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return the exit status."""
     options = _parser().parse_args(arguments)
-    # With --json the story moves to standard error and leaves output to the JSON.
+    # With --json the messages go to standard error.
     console = Console(stderr=options.json, highlight=False)
     try:
         status: int = options.run(options, console)
@@ -41,18 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    text = "The experiments of the paper and those beside them. Default paths are those of a checkout's root."
+    text = "The experiments of the paper and additional ones. Default paths are relative to the root of a checkout."
     parser = argparse.ArgumentParser(prog="eupg-reproduction", description=text)
     parts = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    listed = _add_command(parts, "list", "what can be run, and how long it takes", _list)
+    listed = _add_command(parts, "list", "list the experiments and how long they take", _list)
     listed.add_argument("--repeats", type=int, default=5)
     _add_results(listed)
-    ran = _add_command(parts, "run", "run what is missing from the results file", _run)
+    ran = _add_command(parts, "run", "run the cells that are missing from the results file", _run)
     ran.add_argument(
         "names", nargs="+", metavar="NAME", help="experiments, all or images; eupg-reproduction list names them"
     )
     ran.add_argument("--repeats", type=int, default=5, help="repetitions of each cell (default 5)")
-    ran.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes side by side (default: cores)")
+    ran.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="parallel processes (default: cores)")
     ran.add_argument(
         "--only",
         action="append",
@@ -61,10 +61,10 @@ def _parser() -> argparse.ArgumentParser:
         help="only cells with this setting (set=adult, model=mlp, repetition=0) or these words in their name; may be "
         "repeated, and all must hold",
     )
-    ran.add_argument("--fresh", action="store_true", help="compute everything again, whatever the file holds")
-    ran.add_argument("--dry-run", action="store_true", help="say what would be computed and reused, and stop")
+    ran.add_argument("--fresh", action="store_true", help="compute everything again, whatever the file contains")
+    ran.add_argument("--dry-run", action="store_true", help="show what would be computed and reused, and stop")
     _add_results(ran)
-    told = _add_command(parts, "report", "write the pages of results, their tables and figures", _report)
+    told = _add_command(parts, "report", "write the page of results, its tables and figures", _report)
     told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
     _add_results(told)
     return parser
@@ -100,10 +100,10 @@ def _list(options: argparse.Namespace, console: Console) -> int:
         rows.append({**row, "gpu": one.gpu, "about": one.about})
     console.print(table)
     console.print(
-        f"Cells at {options.repeats} repetitions, fewer where an experiment has no more, done in {options.results}; "
-        "minutes on one core for 5 repetitions as a part of all, which makes once what experiments share, or on one "
-        "GPU for all of its own; measured on one repetition. all: every experiment without a GPU but the smoke test, "
-        f"about {minutes_of_all(2):.0f} min on 2 cores; images: every one on a GPU."
+        f"Cells at {options.repeats} repetitions (some experiments have fewer), done in {options.results}. Minutes on "
+        "one core for 5 repetitions as a part of all, which shares work between experiments, or on one GPU; estimated "
+        "from one repetition. all: every experiment without a GPU except the smoke test, about "
+        f"{minutes_of_all(2):.0f} min on 2 cores. images: every experiment on a GPU."
     )
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
@@ -150,40 +150,40 @@ def _run(options: argparse.Namespace, console: Console) -> int:
 
 def _report(options: argparse.Namespace, _: Console) -> int:
     from eupg_reproduction.report.page import write
-    from eupg_reproduction.report.tidy import Book
+    from eupg_reproduction.report.tidy import Measurements
 
-    book = Book.read(options.results)
-    written = write(book, options.out)
+    measurements = Measurements.read(options.results)
+    written = write(measurements, options.out)
     values = {
-        "cells": len(book.used()),
-        "missing": book.lacking(),
-        "torn": book.torn,
+        "cells": len(measurements.used()),
+        "missing": measurements.lacking(),
+        "torn": measurements.torn,
         "written": [str(path) for path in written],
     }
     count = {suffix: sum(path.suffix == suffix for path in written) for suffix in (".csv", ".svg")}
     words = f"Wrote {written[0]}, {count['.csv']} tables and {count['.svg']} figures from {values['cells']} cells; "
     words += f"{values['missing']} missing."
-    if book.torn:
-        words += f" {_torn(book.torn, options.results)}"
+    if measurements.torn:
+        words += f" {_torn(measurements.torn, options.results)}"
     Terminal(as_json=options.json).show(words, values, wrap=False)
     return 0
 
 
 def _torn(lines: int, path: Path) -> str:
-    return f"Cut off or not JSON, and not counted: {lines} lines of {path}."
+    return f"{lines} lines of {path} are cut off or not JSON, and not counted."
 
 
 def _reuse(planned: Plan, *, fresh: bool) -> list[str]:
-    """Say what is not computed again, and which code made it."""
+    """Return what is reused, and which code made it."""
     from eupg_reproduction.results import versions
     from eupg_reproduction.version import code_version
 
     if fresh:
         return ["Nothing is reused (--fresh)."]
     if not planned.reused:
-        return ["Nothing is reused: the file holds none of these cells."]
+        return ["Nothing is reused: the file has none of these cells."]
     counts = versions(planned.reused)
     lines = [f"Reused: {count} cells made by {version}" for version, count in sorted(counts.items())]
     if set(counts) != {code_version()}:
-        lines.append("Some of these were made by other code than this; --fresh computes them again.")
+        lines.append("Some of these were made by other code; --fresh computes them again.")
     return lines

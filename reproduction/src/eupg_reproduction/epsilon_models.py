@@ -1,12 +1,13 @@
-"""A lower bound on ε of models: one person, made to be found, is among the records in half of the trainings.
+"""A lower bound on ε of models: a canary, one person chosen to stand out, is in the records of half of the trainings.
 
-People with the canary and the same people without are neighbours, as DP synthesis has them. Models are made of both,
-many times, with fresh randomness. What a model says of the canary's label at the canary's record, its log-odds, is one
-output, and :func:`~eupg.audit.epsilon_bound.epsilon_lower_bound` says which ε the outputs refute.
+People with the canary and the same people without it are neighbours in the sense of DP synthesis. Models are trained on
+both many times, with fresh randomness. The log-odds of the canary's label are one output per model, and
+:func:`~eupg.audit.epsilon.epsilon_lower_bound` returns the ε that the outputs refute.
 
-At exposure 0 the base model is asked. Else it is first fine-tuned on others, each drawn with that chance; with all it
-is the model after the canary's erasure. Where the canary is seen raw, it is among those fine-tuned on: nothing is
-claimed then, and a sound attack should find it. So it should in ``Unprotected``, a model of the records themselves.
+At exposure 0 the base model is queried. Otherwise it is first fine-tuned on other people, each drawn with that
+probability; with all of them it is the model after the canary's erasure. If the canary is seen raw, it is among those
+people: nothing is claimed then, and a sound attack should find it, as in ``Unprotected``, a model of the records
+themselves.
 """
 
 from __future__ import annotations
@@ -18,9 +19,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.audit.epsilon_bound import epsilon_lower_bound
-from eupg.audit.output_sets import epsilons
-from eupg.audit.signals import scaled_logit
+from eupg.audit.epsilon import epsilon_lower_bound, epsilons
+from eupg.audit.membership.signals import scaled_logit
 from eupg.data.attribute import Listed, Numeric
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
@@ -34,7 +34,7 @@ from eupg.protect.mechanism import Mechanism
 from eupg.rng import Randomness, Seeded
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.found import Found, timed
+from eupg_reproduction.cell_figures import CellFigures, timed
 
 NEVER, RAW = "never seen raw", "seen raw"
 UNPROTECTED = "Unprotected"
@@ -43,8 +43,8 @@ _TINY = 1e-300
 Scores = NDArray[np.float64]
 
 
-def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
-    """Bound ε of one protection; models and ways to go on from a base share its releases."""
+def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, CellFigures]]:
+    """Bound ε of one protection; all models and exposures share its releases."""
     one, seconds = cells[0], dict[str, float]()
     for cell in cells:
         _check(cell)
@@ -56,25 +56,24 @@ def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
     scores = timed(seconds, "runs", lambda: attack.scores(cells, runs, rng))
     for at, cell in enumerate(cells):
         covered = claim if cell.get("canary") == NEVER else None
-        yield cell, Found(bounded(scores[:, :, at], covered), seconds, ("runs",))
+        yield cell, CellFigures(bounded(scores[:, :, at], covered), seconds, ("runs",))
 
 
 def canary(schema: Schema) -> Dataset:
-    """Return the record that should show most, by a rule that looks at the schema alone.
+    """Return the record that should stand out most, by a rule that uses the schema alone.
 
     Numbers are at their upper bound, listed values at the last of their list, and the label is the first class. Every
-    record adds one to as many counts of a synthesis as any other; it shows most where few others are counted, and
-    that is at the ends of public ranges. Classes are listed with what is asked about last ("yes" after "no"), which
-    goes with large values more often than not, so that the first is the rarer one for such a record. Where a table is
-    unlike that the attack is weaker; the bound holds all the same.
+    record adds one to the same number of counts of a synthesis; it stands out where few others are counted, which is at
+    the ends of public ranges. The last class ("yes" after "no") goes with large values more often than not, so the
+    first is the rarer one for such a record. If a table is different, the attack is weaker; the bound still holds.
 
     Examples
     --------
     >>> from eupg.data.attribute import Categorical, Role
-    >>> found = canary(Schema((Numeric(name="age", lower=0, upper=120), Categorical(name="town", categories=("A", "B")),
-    ...                        Categorical(name="ill", role=Role.LABEL, categories=("no", "yes")))))
-    >>> found.to_pandas().to_dict("list")
-    {'age': [120.0], 'town': ['B'], 'ill': ['no']}
+    >>> record = canary(Schema((Numeric(name="age", lower=0, upper=9), Categorical(name="town", categories=("A", "B")),
+    ...                         Categorical(name="ill", role=Role.LABEL, categories=("no", "yes")))))
+    >>> record.to_pandas().to_dict("list")
+    {'age': [9.0], 'town': ['B'], 'ill': ['no']}
     """
     values = []
     for attribute in schema.features:
@@ -83,24 +82,24 @@ def canary(schema: Schema) -> Dataset:
         elif isinstance(attribute, Listed):
             values.append(float(len(attribute.categories) - 1))
         else:
-            raise DataError(f"column {attribute.name!r} is a {attribute.kind}: a canary is made for tables only")
+            raise DataError(f"column {attribute.name!r} is a {attribute.kind}: canaries exist for tables only")
     name = np.array(["canary"])
     return Dataset(schema, np.array([values]), np.zeros(1, dtype=np.int64), name, name)
 
 
 def covering(mechanism: Mechanism, schema: Schema) -> DifferentiallyPrivate:
-    """Return a mechanism's claim; refuse one that says nothing about whether a person is there."""
+    """Return a mechanism's claim; refuse one that does not cover the presence of a person."""
     claim = mechanism.guarantee(schema)
     if not isinstance(claim, DifferentiallyPrivate) or claim.neighbours is not Neighbours.ADD_OR_REMOVE:
         raise ParameterError(
-            f"{mechanism!r} does not claim that adding a person makes no difference, which is what is tried here: "
+            f"{mechanism!r} does not claim that adding a person makes no difference, which is tested here: "
             "choose a synthesis, or audit the mechanism's own claim"
         )
     return claim
 
 
 def draw_people(data: Dataset, count: int, rng: Randomness) -> Dataset:
-    """Return all records of so many people, all choices equally likely."""
+    """Return all records of ``count`` people drawn uniformly."""
     everyone = np.unique(data.subjects)
     if not 0 < count <= len(everyone):
         raise DataError(f"expected to draw from 1 to {len(everyone)} people, got {count}: ask for fewer")
@@ -109,16 +108,9 @@ def draw_people(data: Dataset, count: int, rng: Randomness) -> Dataset:
 
 @dataclass(frozen=True, eq=False)
 class Attack:
-    """Trains with and without the canary, and asks each model about it.
+    """Trains models on ``people`` with and without the canary ``target``, and queries each model about it.
 
-    Parameters
-    ----------
-    people
-        Who is there in any case.
-    target
-        The canary's record.
-    mechanism
-        The protection of base models; None learns from the records themselves.
+    ``mechanism`` protects the base models; None trains on the records themselves.
     """
 
     people: Dataset
@@ -138,7 +130,7 @@ class Attack:
     def _run(self, cells: Sequence[Cell], data: Dataset, rng: Randomness, *, there: bool) -> list[float]:
         examples = data if self.mechanism is None else self.mechanism.protect(data, rng.stage("protect"))
         bases: dict[str, Model] = {}
-        found = []
+        outputs = []
         for cell in cells:
             learner, (full, short) = recipes.paper_learner(cell.model, cell.set), recipes.EFFORTS[cell.model]
             if cell.model not in bases:
@@ -146,21 +138,21 @@ class Attack:
                 bases[cell.model] = learner.fit(examples, effort=full, rng=stream)
             model, exposure = bases[cell.model], float(cell.get("exposure"))
             if self.mechanism is not None and exposure:
-                # The others are drawn without the canary, so that it is never among them by chance.
+                # The others are drawn without the canary, so it is never among them by chance.
                 seen = exposed_people(self.people, exposure, rng)
                 seen = seen.plus(self.target) if there and cell.get("canary") == RAW else seen
-                # As EUPG does: on too few people a model is not fine-tuned.
+                # EUPG does not fine-tune on too few people.
                 if len(np.unique(seen.subjects)) >= FEWEST_EXPOSED:
                     model = learner.fit(seen, effort=short, rng=rng.stage("finetune").generator(), start=model)
-            found.append(log_odds(model, self.target))
-        return found
+            outputs.append(log_odds(model, self.target))
+        return outputs
 
 
 def log_odds(model: Model, record: Dataset) -> float:
-    """Return the log-odds of a record's label, of two classes from the raw margin where the model has one.
+    """Return the log-odds of a record's label; for two classes from the raw margin, if the model has one.
 
-    A margin never rounds to all or nothing, as a probability does. Any function of a model would do: one that says
-    less makes the bound weaker, not wrong.
+    A margin does not saturate as a probability does. Any function of a model is valid: a less informative one makes the
+    bound weaker, not wrong.
     """
     sign = 1.0 if record.y[0] else -1.0
     margins, encoder = getattr(model, "margins", None), getattr(model, "encoder", None)
@@ -173,7 +165,7 @@ def log_odds(model: Model, record: Dataset) -> float:
 
 
 def bounded(scores: Scores, claim: DifferentiallyPrivate | None) -> dict[str, Any]:
-    """Return the bound, what is claimed (None where nothing is), and the most that so many runs could show."""
+    """Return the bound, the claimed ε (None for a control), and the largest bound that this many runs can give."""
     there, gone = scores
     delta = 0.0 if claim is None else claim.delta
     bound = epsilon_lower_bound(there, gone, confidence=_CONFIDENCE, delta=delta)

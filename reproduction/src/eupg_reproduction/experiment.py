@@ -1,4 +1,4 @@
-"""What an experiment is: one question, and the cells that answer it, declared as grids of what is swept."""
+"""Experiments: one question each, and the cells that answer it, declared as grids of settings."""
 
 from __future__ import annotations
 
@@ -41,17 +41,16 @@ class Experiment:
     Parameters
     ----------
     name, about
-        What it is called, and what it asks.
+        Its name, and its question.
     grids
-        Its cells. Cells that two experiments have in common are computed once.
+        Its cells. Cells that two experiments share are computed once.
     core_minutes
-        Time on one core for 5 repetitions as a part of ``all``, from processor seconds of one repetition of everything
-        on a 2-core machine. What experiments share then, cells, references and trainings, counts in one of them; run
-        by itself an experiment may take longer.
+        Minutes on one core for 5 repetitions as a part of ``all``, estimated from one repetition on a 2-core machine.
+        Shared cells, reference models and trainings count once, so an experiment run by itself may take longer.
     most_repeats
-        No more repetitions than these, however many are asked for.
+        The most repetitions, however many are requested.
     gpu
-        Whether it is meant for a GPU; then ``core_minutes`` are minutes on one (an H200), and ``all`` leaves it out.
+        Whether it needs a GPU; then ``core_minutes`` are minutes on one H200, and ``all`` leaves it out.
     """
 
     name: str

@@ -16,7 +16,7 @@ _RIVALS = ("Retrain", "Short retrain", "SISA")
 _EUPG = ("EUPG k=30", "EUPG ε=1")
 _SHORT = ("Short retrain", *_EUPG)
 _CERTIFIED = ("Certified-SP", "Certified-SP, published calibration")
-# So many of the references never saw a given record; as many did.
+# The number of reference models that never saw a record; as many did.
 _PAPER: dict[str, Value] = {"recipe": "paper", "forget": 0.05, "references": 8}
 _FULL: dict[str, dict[str, Value]] = {
     model: {**_PAPER, "effort": full, "finetune": short} for model, (full, short) in EFFORTS.items()

@@ -1,9 +1,9 @@
-"""The exposure frontier: utility against the share of people ever seen raw, beside its controls.
+"""Utility against the share of people ever seen raw, beside its controls.
 
-Everything is fitted by the library's one rule (:mod:`eupg.learn.recipes`). Of a protection the base model is made once
-and fine-tuned at each exposure; exposure 0 is the base alone. Controls: the same rule from scratch on the same exposed
-people, exact for everybody else (at exposure 1 this is full retraining), and the short retrain on everyone. Nothing is
-chosen on test records.
+Everything is fitted by the library's rule (:mod:`eupg.learn.recipes`). The base model of a protection is made once and
+fine-tuned at each exposure; exposure 0 is the base alone. Controls: the same rule from scratch on the same exposed
+people, which is exact for everyone else (at exposure 1 this is full retraining), and the short retrain on everyone.
+Nothing is chosen on test records.
 """
 
 from __future__ import annotations
@@ -13,22 +13,21 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from eupg.data.sources import Source
-from eupg.forget.eupg import EUPG
+from eupg.forget.eupg import EUPG, Base
 from eupg.forget.lottery import exposed_people
-from eupg.guarantees import Guarantee
+from eupg.forget.released import Released
 from eupg.learn import recipes
-from eupg.learn.learner import Model
 from eupg.learn.recipes import Recipe
 from eupg.protect.mechanism import Mechanism
 from eupg.rng import Seeded
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.found import Found, timed, utility
+from eupg_reproduction.cell_figures import CellFigures, timed, utility
 
 CONTROLS = ("From scratch", "Short retrain")
 
 
-def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
+def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, CellFigures]]:
     """Measure one draw of one protection or control at every exposure."""
     source, rule = methods.source(cells[0].set), recipes.careful_recipe(cells[0].model)
     if cells[0].method in CONTROLS:
@@ -38,33 +37,34 @@ def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
     mechanism, rng = methods.mechanism(cells[0].method), Seeded(cells[0].repetition)
     made: dict[str, float] = {}
     release = timed(made, "protect", lambda: mechanism.protect(source.train, rng.stage("protect")))
-    base = timed(made, "pretrain", lambda: rule.learner.fit(release, effort=rule.pretrain, rng=_numbers(cells[0])))
+    model = timed(made, "pretrain", lambda: rule.learner.fit(release, effort=rule.pretrain, rng=_numbers(cells[0])))
+    base = Base(model, release.guarantee, Released.of(source.train))
     for cell in cells:
         method = _method(mechanism, rule, float(cell.get("exposure")))
-        yield cell, _served(source, method, base, release.guarantee, rng, made)
+        yield cell, _served(source, method, base, rng, made)
 
 
-def _served(source: Source, method: EUPG, base: Model, claim: Guarantee, rng: Seeded, made: dict[str, float]) -> Found:
+def _served(source: Source, method: EUPG, base: Base, rng: Seeded, made: dict[str, float]) -> CellFigures:
     seconds = dict(made)
     if method.exposure == 0:
-        trained = method.resume(base, claim, source.train, rng)
+        trained = method.resume(base, source.train, rng)
     else:
-        trained = timed(seconds, "finetune", lambda: method.resume(base, claim, source.train, rng))
+        trained = timed(seconds, "finetune", lambda: method.resume(base, source.train, rng))
     outside = next((i for i in source.train.ids.tolist() if i not in trained.ids), None)
     if outside is not None:
         left = source.train.without([outside])
         timed(seconds, "erase outside", lambda: method.forget(trained, left, rng))
     metrics = {
         "utility": utility(source, trained.model),
-        "kept_base": trained.model is base,
+        "kept_base": trained.model is base.model,
         "effort": getattr(trained.model, "effort", None),
         "exposed": len(trained.ids),
         "claim": trained.claim.to_json(),
     }
-    return Found(metrics, seconds, ("protect", "pretrain"))
+    return CellFigures(metrics, seconds, ("protect", "pretrain"))
 
 
-def _control(source: Source, rule: Recipe, cell: Cell) -> Found:
+def _control(source: Source, rule: Recipe, cell: Cell) -> CellFigures:
     seconds: dict[str, float] = {}
     if cell.method == "Short retrain":
         model = timed(
@@ -76,7 +76,7 @@ def _control(source: Source, rule: Recipe, cell: Cell) -> Found:
         model = timed(seconds, "train", lambda: rule.learner.fit(seen, effort=rule.pretrain, rng=_numbers(cell)))
         exposed = len(seen)
     metrics = {"utility": utility(source, model), "effort": getattr(model, "effort", None), "exposed": exposed}
-    return Found(metrics, seconds)
+    return CellFigures(metrics, seconds)
 
 
 def _method(mechanism: Mechanism, rule: Recipe, exposure: float) -> EUPG:

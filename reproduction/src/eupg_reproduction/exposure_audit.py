@@ -1,6 +1,6 @@
 """Membership inference on people seen raw and on people never seen raw, before any erasure.
 
-By the library's rule for base models and fine-tuning; the references of the audit are made by the same method.
+Base models and fine-tuning follow the library's rule; the same method makes the reference models of the audit.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from eupg.audit.membership import audit
-from eupg.audit.rmia import RMIA
+from eupg.audit.membership.audit import audit
+from eupg.audit.membership.rmia import RMIA
 from eupg.forget.eupg import EUPG
 from eupg.learn import recipes
 from eupg.rng import Seeded
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.found import Found, audited, timed
+from eupg_reproduction.cell_figures import CellFigures, audited, timed
 from eupg_reproduction.shared_references import shared_references
 
 _MOST_MEMBERS = 3_000
 
 
-def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
+def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, CellFigures]]:
     """Audit served models."""
     for cell in cells:
         yield cell, _measure(cell)
 
 
-def _measure(cell: Cell) -> Found:
+def _measure(cell: Cell) -> CellFigures:
     source, rule, seconds = methods.source(cell.set), recipes.careful_recipe(cell.model), dict[str, float]()
     exposure = float(cell.get("exposure"))
     mechanism = methods.mechanism(cell.method)
@@ -44,4 +44,4 @@ def _measure(cell: Cell) -> Found:
         members = np.isin(np.arange(len(mask)), chosen)
         report = audit(trained.model, source.train.select(members), source.test, attack=RMIA(), references=references)
         metrics[group] = audited(report)
-    return Found(metrics, seconds)
+    return CellFigures(metrics, seconds)

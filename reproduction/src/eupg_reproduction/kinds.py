@@ -1,4 +1,4 @@
-"""The kinds of measurement, by name: the function behind each, what it shares, and whether it must run alone."""
+"""The kinds of measurement by name."""
 
 from __future__ import annotations
 
@@ -8,23 +8,16 @@ from dataclasses import dataclass
 
 from eupg.errors import ParameterError
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.found import Found
+from eupg_reproduction.cell_figures import CellFigures
 
-Measure = Callable[[Sequence[Cell]], Iterator[tuple[Cell, Found]]]
+Measure = Callable[[Sequence[Cell]], Iterator[tuple[Cell, CellFigures]]]
 
 
 @dataclass(frozen=True)
 class Kind:
-    """One kind of measurement.
+    """One kind of measurement, in a module that is loaded on first use.
 
-    Parameters
-    ----------
-    module
-        Where it is; loaded when it is first used.
-    together
-        What cells may differ in and still share work.
-    alone
-        Whether nothing may run beside it, because it measures time.
+    Cells of one job may differ in the settings ``together``. A kind that measures time runs ``alone``.
     """
 
     module: str
@@ -34,8 +27,8 @@ class Kind:
     @property
     def measure(self) -> Measure:
         """The function that measures some cells."""
-        found: Measure = importlib.import_module(self.module).measure
-        return found
+        function: Measure = importlib.import_module(self.module).measure
+        return function
 
 
 KINDS = {
@@ -45,7 +38,7 @@ KINDS = {
     "exposure_audit": Kind("eupg_reproduction.exposure_audit", frozenset()),
     "epsilon_models": Kind("eupg_reproduction.epsilon_models", frozenset({"model", "exposure", "canary"})),
     "runtime": Kind("eupg_reproduction.runtime", frozenset({"method", "finetune"}), alone=True),
-    # All that share reference models are one job: there is one GPU.
+    # Cells that share reference models are one job: there is one GPU.
     "pictures": Kind(
         "eupg_reproduction.pictures",
         frozenset({"method", "finetune", "recipe", "pretrain", "references", "repetition"}),

@@ -1,4 +1,4 @@
-"""The words of the experiments, and the objects behind them: data sets, models, protections and methods by name."""
+"""Data sets, recipes, protections and methods by the names that experiments use."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def source(name: str) -> Source:
     known = (*SETS, "rand_hie", "cifar10")
     if name not in known:
         raise ParameterError(f"no data set {name!r}: choose one of {', '.join(known)}")
-    found: Source = getattr(sources, name)()
-    return found
+    data: Source = getattr(sources, name)()
+    return data
 
 
 def recipe(cell: Cell) -> Recipe:
-    """Return the recipe a cell asks for: the paper's, or the library's own rule, tuned inside what it may see."""
-    wanted = cell.get("recipe")
-    if wanted == "tuned":
+    """Return the recipe of a cell: the paper's, or the library's rule, tuned on the data it may see."""
+    name = cell.get("recipe")
+    if name == "tuned":
         return careful_recipe(cell.model)
-    if wanted != "paper":
-        raise ParameterError(f"no recipe {wanted!r}: choose paper or tuned")
+    if name != "paper":
+        raise ParameterError(f"no recipe {name!r}: choose paper or tuned")
     learner, finetune = paper_learner(cell.model, cell.set), int(cell.get("finetune"))
     return Recipe(learner, int(cell.get("effort")), None, finetune, learner, finetune)
 
@@ -49,44 +49,46 @@ def mechanism(words: str) -> Mechanism:
     Examples
     --------
     >>> mechanism("k=30")
-    ProbabilisticKAnonymity(k=30)
+    ProbabilisticKAnonymity(k=30, microaggregation=MDAV())
     """
-    if found := _K.fullmatch(words):
+    if match := _K.fullmatch(words):
         from eupg.protect.kanonymity import ProbabilisticKAnonymity
+        from eupg.protect.microaggregation.choice import MDAV
 
-        return ProbabilisticKAnonymity(int(found[1]))
-    if found := _DP.fullmatch(words):
+        # The paper's groups are those of exact MDAV, whatever the size of the table.
+        return ProbabilisticKAnonymity(int(match[1]), MDAV())
+    if match := _DP.fullmatch(words):
         from eupg.protect.local_dp import LocalDP
 
-        return LocalDP(float(found[1]), label_epsilon=float(found[2]) if found[2] else None)
-    if found := _SYNTHESIS.fullmatch(words):
-        from eupg.protect.synthesis import DPSynthesis
+        return LocalDP(float(match[1]), label_epsilon=float(match[2]) if match[2] else None)
+    if match := _SYNTHESIS.fullmatch(words):
+        from eupg.protect.synthesis.mechanism import DPSynthesis
 
-        return DPSynthesis(float(found[1]))
+        return DPSynthesis(float(match[1]))
     raise ParameterError(f"no protection {words!r}: say k=30, ε=1, 'ε=1, label ε=1' or synthesis ε=1")
 
 
 def method(cell: Cell) -> Unlearner:
-    """Return the method a cell asks for."""
-    given = recipe(cell)
-    return named(cell.method, given, lambda words: _eupg(cell, words, given))
+    """Return the method of a cell."""
+    settings = recipe(cell)
+    return named(cell.method, settings, lambda words: _eupg(cell, words, settings))
 
 
-def named(words: str, given: Recipe, eupg: Callable[[str], EUPG]) -> Unlearner:
-    """Return a method by name; ``eupg`` makes EUPG of the words that follow its name."""
+def named(words: str, recipe: Recipe, eupg: Callable[[str], EUPG]) -> Unlearner:
+    """Return a method by name; ``eupg`` makes an EUPG object from the words after its name."""
     if words == "Retrain":
-        return Retrain(given.learner, given.pretrain)
+        return Retrain(recipe.learner, recipe.pretrain)
     if words == "Short retrain":
-        return Retrain(given.short, given.short_effort)
+        return Retrain(recipe.short, recipe.short_effort)
     if words == "SISA":
-        from eupg.forget.sisa import SISA
+        from eupg.forget.sisa.method import SISA
 
-        # One process, as every other method has: its shards would otherwise run side by side.
-        return SISA(given.learner, given.pretrain, jobs=1)
+        # One process, like every other method: its shards would otherwise run in parallel.
+        return SISA(recipe.learner, recipe.pretrain, jobs=1)
     if words in ("Certified-SP", "Certified-SP, published calibration"):
         from eupg.forget.certified_sp import CertifiedSP
 
-        return CertifiedSP(given.learner, given.pretrain, given.finetune, published_calibration="published" in words)
+        return CertifiedSP(recipe.learner, recipe.pretrain, recipe.finetune, published_calibration="published" in words)
     if words.startswith("EUPG "):
         return eupg(words.removeprefix("EUPG "))
     raise ParameterError(
@@ -94,7 +96,7 @@ def named(words: str, given: Recipe, eupg: Callable[[str], EUPG]) -> Unlearner:
     )
 
 
-def _eupg(cell: Cell, words: str, given: Recipe) -> EUPG:
+def _eupg(cell: Cell, words: str, recipe: Recipe) -> EUPG:
     base = words.removesuffix(", leaves refreshed")
-    finetuner = given.finetuner if base == words else paper_learner(cell.model, cell.set, refresh=True)
-    return EUPG(mechanism(base), given.learner, given.pretrain, given.finetune, finetuner=finetuner)
+    finetuner = recipe.finetuner if base == words else paper_learner(cell.model, cell.set, refresh=True)
+    return EUPG(mechanism(base), recipe.learner, recipe.pretrain, recipe.finetune, finetuner=finetuner)

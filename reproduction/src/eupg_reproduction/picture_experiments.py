@@ -1,6 +1,6 @@
 """The experiments on pictures: CIFAR-10 with ResNet-18, on a GPU. ``eupg-reproduction run images`` runs them all.
 
-Three repetitions where the paper has five, and one where an experiment is a sweep or trains as long as SISA does.
+Three repetitions instead of the paper's five, and one for sweeps and for SISA, which trains long.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The words of the experiments on pictures, and the objects behind them."""
+"""Recipes, protections and methods for pictures by the names that experiments use."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from eupg.errors import ParameterError
 from eupg.forget.eupg import EUPG
 from eupg.forget.unlearner import Unlearner
 from eupg.learn.recipes import Recipe
-from eupg.learn.resnet_recipes import resnet18_finetuner, resnet18_learner
-from eupg.learn.torch_learner import TorchLearner
+from eupg.learn.torch.augment import Augment
+from eupg.learn.torch.learner import TorchLearner
+from eupg.learn.torch.networks import ResNet18
 from eupg.protect.mechanism import Mechanism
-from eupg.protect.pixel_dp import PixelDP
-from eupg.protect.pixels import PixelPermutation
-from eupg.protect.public_features import EfficientNetLite0
+from eupg.protect.pictures.pixel_dp import PixelDP
+from eupg.protect.pictures.pixel_permutation import PixelPermutation
+from eupg.protect.pictures.public_features import EfficientNetLite0
 from eupg_reproduction.cell import Cell
 from eupg_reproduction.methods import named
 from eupg_reproduction.picture_recipes import BASE, BETTER, FEATURES
@@ -27,16 +28,38 @@ _DP = re.compile(r"ε=([\d.]+)(, whole picture)?")
 
 @cache
 def device() -> str:
-    """Return where networks are trained: the first GPU, where there is one."""
+    """Return where networks are trained: the first GPU, if there is one."""
     import torch
 
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def recipe(cell: Cell) -> Recipe:
-    """Return how models are made: the paper's way, or with few epochs of a recipe that was found to be better for all.
+def resnet18_learner(*, device: str = "cuda", width: int = 64) -> TorchLearner:
+    """Return the paper's settings for training from scratch: SGD with momentum, batches of 256, a cosine from 0.1.
 
-    The short retrain is fine-tuning without a base: it gets the very same learner and effort.
+    On a GPU layers are computed in bfloat16.
+    """
+    return TorchLearner(
+        ResNet18(width),
+        learning_rate=0.1,
+        batch_size=256,
+        weight_decay=5e-4,
+        device=device,
+        optimiser="sgd",
+        augment=Augment(),
+        precision="float32" if device.startswith("cpu") else "bfloat16",
+    )
+
+
+def resnet18_finetuner(*, device: str = "cuda", width: int = 64) -> TorchLearner:
+    """Return the paper's settings for fine-tuning: the same with one cycle up to 0.05 and down."""
+    return replace(resnet18_learner(device=device, width=width), learning_rate=5e-2, schedule="one-cycle")
+
+
+def recipe(cell: Cell) -> Recipe:
+    """Return the recipe of a cell: the paper's, or a better one for the few epochs.
+
+    The short retrain is fine-tuning without a base: it has the same learner and effort.
     """
     width = int(cell.get("width")) if cell.has("width") else 64
     full = replace(resnet18_learner(device=device(), width=width), compile=_compiles())
@@ -79,27 +102,27 @@ def mechanism(words: str, **features: Any) -> Mechanism:
     >>> mechanism("k=30, blocks 8×8").block
     8
     """
-    if found := _K.fullmatch(words):
-        block, within = int(found[2] or 1), bool(found[3])
+    if match := _K.fullmatch(words):
+        block, within = int(match[2] or 1), bool(match[3])
         look = EfficientNetLite0(**features)
-        return PixelPermutation(int(found[1]), block=block, features=look, within_labels=within, device=device())
-    if found := _DP.fullmatch(words):
-        return PixelDP(float(found[1]), unit="picture" if found[2] else "pixels")
+        return PixelPermutation(int(match[1]), block=block, features=look, within_labels=within, device=device())
+    if match := _DP.fullmatch(words):
+        return PixelDP(float(match[1]), unit="picture" if match[2] else "pixels")
     raise ParameterError(f"no protection {words!r}: say k=30, 'k=30, blocks 8×8', ε=1 or 'ε=1, whole picture'")
 
 
 def method(cell: Cell) -> Unlearner:
-    """Return the method a cell asks for.
+    """Return the method of a cell.
 
-    The base of EUPG is trained as Retrain is, or, where the cell says for how many epochs, by the better way for bases.
+    The base of EUPG is trained like Retrain or, if the cell states its epochs, by the better recipe for bases.
     """
-    given = recipe(cell)
-    learner, effort = given.learner, given.pretrain
+    settings = recipe(cell)
+    learner, effort = settings.learner, settings.pretrain
     features = FEATURES if cell.get("recipe") == "better" else {}
     if cell.has("pretrain") and isinstance(learner, TorchLearner):
         learner, effort = changed(learner, **BASE), int(cell.get("pretrain"))
 
     def eupg(words: str) -> EUPG:
-        return EUPG(mechanism(words, **features), learner, effort, given.finetune, finetuner=given.finetuner)
+        return EUPG(mechanism(words, **features), learner, effort, settings.finetune, finetuner=settings.finetuner)
 
-    return named(cell.method, given, eupg)
+    return named(cell.method, settings, eupg)

@@ -1,12 +1,12 @@
-"""The recipe for pictures that was found to be better than the paper's, as changes of it, in numbers and in words."""
+"""A better recipe for pictures than the paper's, as changes to it, in numbers and in words."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# Chosen on held-out training pictures by `python -m benchmarks.search_resnet`. For the few epochs on raw pictures, from
-# a base and from scratch alike: of the recipes tried, the best by the mean of both.
+# Chosen on held-out training pictures by `python -m benchmarks.search_resnet` for the few epochs on raw pictures: the
+# best of the recipes tried, by the mean of starting from a base and from scratch.
 BETTER: dict[str, Any] = {
     "learning_rate": 0.1,
     "nesterov": True,
@@ -17,7 +17,7 @@ BETTER: dict[str, Any] = {
     "border": "reflect",
     "warm_up": 0.2,
 }
-# For the base, before any request: what is changed of the paper's way to train from scratch, and for how long.
+# For the base, before any request: changes to the paper's training from scratch, and its epochs.
 BASE: dict[str, Any] = {
     "schedule": "one-cycle",
     "learning_rate": 0.2,
@@ -26,9 +26,9 @@ BASE: dict[str, Any] = {
     "scale": 0.4,
 }
 BASE_EPOCHS = 30
-# And how the public network looks at pictures that are to be grouped, where it is not the library's default.
+# Settings of the public network that groups pictures, other than the library's defaults.
 FEATURES: dict[str, Any] = {"size": 160, "unit": True}
-# What the paper's fine-tuning has where the better recipe has something else.
+# The paper's values of the settings that the better recipe changes.
 PAPER: dict[str, Any] = {
     "learning_rate": 0.05,
     "weight_decay": 0.0005,
@@ -53,7 +53,7 @@ _WORDS = {
 
 
 def recipe_words(change: Mapping[str, Any]) -> str:
-    """Say what a recipe changes of the paper's.
+    """Return the changes of a recipe to the paper's in words.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A process that measures: jobs go in as lines, what was found comes back as lines."""
+"""A measuring process: jobs go in and results come back as lines of JSON."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from eupg_reproduction.worker import END
 
 
 class Process:
-    """One process that measures; a new one is started where the last one died."""
+    """A measuring process, which is restarted if it died."""
 
     def __init__(self, environment: dict[str, str]) -> None:
         self._environment = environment
         self._process: subprocess.Popen[str] | None = None
 
     def messages(self, job: Job) -> Iterator[dict[str, Any]]:
-        """Send a job and yield what comes back."""
+        """Send a job and yield its messages."""
         process = self._running()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -36,8 +36,8 @@ class Process:
             if "error" in message:
                 return
         raise MeasurementFailed(
-            f"the process that measured it ended with status {process.wait()}, out of memory perhaps: run it "
-            "again, with fewer jobs side by side"
+            f"the measuring process ended with status {process.wait()}, perhaps out of memory: run it again with fewer "
+            "parallel jobs"
         )
 
     def _running(self) -> subprocess.Popen[str]:
@@ -61,7 +61,7 @@ class Process:
             return
         assert process.stdin is not None
         assert process.stdout is not None
-        # What it was sent and never read is lost with it.
+        # Input that it never read is lost with it.
         with suppress(OSError):
             process.stdin.write(END)
             process.stdin.close()

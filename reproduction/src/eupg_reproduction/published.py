@@ -1,4 +1,4 @@
-"""The paper's own figures, as it printed them: what ours are compared with."""
+"""The figures that the paper printed, for comparison with ours."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ def published(
     forget: float = 0.05,
     epochs: int = 5,
 ) -> Spread | None:
-    """Return a figure of the paper, mean and standard deviation over 5 runs; None where it has none.
+    """Return a figure of the paper, mean and standard deviation over 5 runs; None if it has none.
 
     Parameters
     ----------
     table
         One of the paper's tables, by the name it has in ``published.csv``.
     dataset, model, method
-        In the words of the experiments.
+        By the names that experiments use.
     metric, phase
         Such as ``utility``, ``before``.
     forget
         The share of records forgotten.
     epochs
-        Epochs or trees of fine-tuning: 5 in all tables but ``ft_epochs``.
+        Epochs or trees of fine-tuning: 5 in all tables except ``ft_epochs``.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Quality of forgetting: utility and membership inference before and after, one method per cell.
 
-All methods of a repetition share who asks and the split. The reference models of the audit, trained from scratch with
-the methods' own learner, are shared by all repetitions. What methods begin with alike is trained once, and what
-``runtime`` has trained is taken from it. Seconds are kept for orientation: other cells may run beside.
+All methods of a repetition share the requests and the split. The reference models of the audit, trained from scratch
+with the methods' own learner, are shared by all repetitions. Steps that methods share are trained once, or taken from
+``runtime``. Seconds are for orientation only: other cells may run at the same time.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from eupg.audit.membership import audit
-from eupg.audit.references import References
-from eupg.audit.rmia import RMIA
+from eupg.audit.membership.audit import audit
+from eupg.audit.membership.references import References
+from eupg.audit.membership.rmia import RMIA
 from eupg.data.sources import Source
 from eupg.forget.retrain import Retrain
 from eupg.learn.learner import Model
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.found import Found, audited, repetition, requests, utility
-from eupg_reproduction.kept import Kept
+from eupg_reproduction.cell_figures import CellFigures, audited, repetition, requests, utility
+from eupg_reproduction.run_cache import RunCache
 from eupg_reproduction.shared_references import shared_references
 from eupg_reproduction.trainings import Trainings
 
 
-def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
-    """Measure the methods of one repetition, for one share of people forgotten after the other."""
+def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, CellFigures]]:
+    """Measure the methods of one repetition, for each share of people forgotten."""
     source = methods.source(cells[0].set)
-    trainings = Trainings(source.train, repetition(cells[0].repetition), Kept.of_run(gives=False))
+    trainings = Trainings(source.train, repetition(cells[0].repetition), RunCache.of_run(writes=False))
     for _, mine in groupby(sorted(cells, key=_share), key=_share):
-        asked = list(mine)
-        case = _Case(source, trainings, asked[0])
-        for cell in asked:
+        same_share = list(mine)
+        case = _Case(source, trainings, same_share[0])
+        for cell in same_share:
             yield cell, case.run(cell)
 
 
@@ -41,7 +41,7 @@ def _share(cell: Cell) -> float:
 
 
 class _Case:
-    """One repetition and share of people: who asks, who stays, and the references."""
+    """One repetition and share of people: the requests, the retained records, and the reference models."""
 
     def __init__(self, source: Source, trainings: Trainings, cell: Cell) -> None:
         self.source, self.trainings, self.rng = source, trainings, trainings.rng
@@ -53,27 +53,27 @@ class _Case:
         outside = int(cell.get("references"))
         if not outside:
             return None
-        given = methods.recipe(cell)
-        return shared_references(Retrain(given.learner, given.pretrain), self.source, outside)
+        recipe = methods.recipe(cell)
+        return shared_references(Retrain(recipe.learner, recipe.pretrain), self.source, outside)
 
-    def run(self, cell: Cell) -> Found:
+    def run(self, cell: Cell) -> CellFigures:
         """Train, forget and measure one method."""
         done = self.trainings.honour(methods.method(cell), self.retained)
-        kept = done.storage
+        storage = done.storage
         metrics = {
             "before": self._measured(done.before),
             "after": self._measured(done.after),
-            "storage": {"files": kept.files, "bytes": kept.size_bytes, "models": kept.models_a_prediction},
+            "storage": {"files": storage.files, "bytes": storage.size_bytes, "models": storage.models_a_prediction},
             "records": {"train": len(self.source.train), "forgotten": len(self.members)},
             "claim": done.claim.to_json(),
         }
-        return Found(metrics, done.seconds, done.shared)
+        return CellFigures(metrics, done.seconds, done.shared)
 
     def _measured(self, model: Model) -> dict[str, Any]:
-        found: dict[str, Any] = {"utility": utility(self.source, model)}
+        figures: dict[str, Any] = {"utility": utility(self.source, model)}
         if self._references is not None:
             report = audit(model, self.members, self.source.test, references=self._references, attack=self._attack)
-            # Tuned on the references alone, so that it is the same for every model.
+            # Tuned on the reference models alone, so it is the same for every model.
             self._attack = self._attack or RMIA(a=float(report.parameters["a"]))
-            found["audit"] = audited(report)
-        return found
+            figures["audit"] = audited(report)
+        return figures

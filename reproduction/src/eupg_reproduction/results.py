@@ -1,9 +1,9 @@
 """The results file: one line of JSON per cell, only ever appended to.
 
-What many cells have in common, the machine and the claim, is written once, on a line of its own, before the first cell
-that has it; cells name it by a short id, a hash of what it says. Files can be split and put together again with
-``cat``, in any order. A line that a killed run left half written is recognised, and taken away when the next run
-begins. Of several lines for one cell the newest counts.
+Values that many cells share, the machine and the claim, are written once, on a separate line before the first cell that
+has them; cells name them by a short hash. Files can be split and joined again with ``cat`` in any order. A line that a
+killed run left half written is recognised, and removed when the next run starts. Of several lines for one cell the
+newest counts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import IO, Any
 from eupg.errors import DataError, LockHeld, StorageError
 from eupg_reproduction.cell import Cell
 
-# How a line begins, of a cell or of what cells have in common.
+# The start of a line, of a cell or of a shared value.
 _BEGIN = re.compile(r'\{"(?:cell|id)": ?"')
 
 
 @dataclass(frozen=True)
 class Result:
-    """One finished cell: what it is, what was found, and where it comes from."""
+    """One finished cell, with its figures and its origin."""
 
     cell: Cell
     line: dict[str, Any]
@@ -41,30 +41,22 @@ class Result:
     @property
     def metrics(self) -> dict[str, Any]:
         """The figures."""
-        found: dict[str, Any] = self.line["metrics"]
-        return found
+        metrics: dict[str, Any] = self.line["metrics"]
+        return metrics
 
     @property
     def seconds(self) -> dict[str, float]:
         """Seconds by phase."""
-        found: dict[str, float] = self.line["seconds"]
-        return found
+        seconds: dict[str, float] = self.line["seconds"]
+        return seconds
 
 
 @dataclass(frozen=True)
 class Contents:
-    """What a results file holds.
+    """The contents of a results file: the newest result by configuration hash, and counts of lines.
 
-    Parameters
-    ----------
-    newest
-        The result that counts, by configuration hash.
-    lines
-        All whole lines.
-    repeated
-        Lines that say again what another line of the same cell and version says.
-    torn
-        Lines that were cut off.
+    ``lines`` counts complete lines, ``repeated`` those with the cell and version of another line, ``torn`` those cut
+    off.
     """
 
     newest: dict[str, Result]
@@ -74,7 +66,7 @@ class Contents:
 
 
 def read(path: Path) -> Contents:
-    """Read a results file; one that is not there is empty."""
+    """Read a results file; a missing one is empty."""
     if not path.exists():
         return Contents({})
     newest: dict[str, Result] = {}
@@ -97,7 +89,7 @@ def read(path: Path) -> Contents:
 
 
 def _lines(path: Path) -> tuple[list[tuple[int, dict[str, Any]]], int]:
-    """Return the whole lines of a file by number, and how many were cut off."""
+    """Return the complete lines of a file by number, and how many were cut off."""
     try:
         content = path.read_text(encoding="utf-8", errors="replace").split("\n")
     except OSError as error:
@@ -125,12 +117,12 @@ def _parse(text: str) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _definitions(lines: Iterable[dict[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """Yield what several cells have in common, by its id."""
+    """Yield the shared values by their ids."""
     yield from ((line["id"], line["value"]) for line in lines if "id" in line and "value" in line)
 
 
 def compact(line: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return a line that names machine and claim by their ids, and what these ids stand for."""
+    """Return a line that names machine and claim by their ids, and the values of these ids."""
     short, shared = dict(line), dict[str, Any]()
     if line.get("machine") and isinstance(line["machine"], dict):
         short["machine"] = _name(line["machine"], shared)
@@ -173,13 +165,13 @@ def _result(line: dict[str, Any], shared: Mapping[str, Any], path: Path, number:
     if line["cell"] != cell.key:
         raise DataError(
             f"{path}, line {number}: the hash {line['cell']} is not that of its configuration, {cell.key}: the "
-            "line was changed by hand or comes from another form of the file; remove it and run the cell again"
+            "line was changed by hand or has another format; remove it and run the cell again"
         )
     return Result(cell, line)
 
 
 class Writer:
-    """Appends lines, each on disk before the next; one writer per file at a time."""
+    """Appends lines, each on disk before the next, with one writer per file at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -199,7 +191,7 @@ class Writer:
         self._shared = {name for name, _ in _definitions(line for _, line in _lines(path)[0])}
 
     def append(self, line: dict[str, Any]) -> None:
-        """Write one line, whole, and before it what it is the first to name; return once all is on disk."""
+        """Write one line, preceded by the values it is the first to name; return once all is on disk."""
         short, shared = compact(line)
         new = [{"id": name, "value": value} for name, value in shared.items() if name not in self._shared]
         self._file.write("".join(f"{_dumped(one)}\n" for one in (*new, short)).encode())
@@ -217,7 +209,7 @@ class Writer:
 
 
 def _repair(path: Path) -> None:
-    """Take away what a killed run left of its last line; end a whole last line."""
+    """Remove a half-written last line; complete a whole one with a line break."""
     content = path.read_bytes()
     end = content.rfind(b"\n") + 1
     tail = content[end:]

@@ -1,4 +1,4 @@
-"""Run the cells that are missing: processes side by side, measurements of time alone, every line kept at once."""
+"""Run the missing cells: in parallel processes, measurements of time one at a time, each result written at once."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from typing import Any
 from eupg.errors import ParameterError
 from eupg_reproduction.cell import Cell, Job, group, matches
 from eupg_reproduction.experiments import cells_of
-from eupg_reproduction.kept import FOLDER
 from eupg_reproduction.kinds import KINDS, kind
 from eupg_reproduction.process import Process
 from eupg_reproduction.results import Contents, Result, Writer, read
+from eupg_reproduction.run_cache import FOLDER
 from eupg_reproduction.version import code_version, source_digest
 
 Tell = Callable[[str], None]
-# One thread per process: more would fight over the same cores, and no method gets more than another.
+# One thread per process: more would compete for the same cores, and no method gets more than another.
 _ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS", "LOKY_MAX_CPU_COUNT"), "1"
 )
-# Tells processes to take nothing from a cache.
+# The environment variable that tells processes not to use a cache.
 FRESH = "EUPG_BENCH_FRESH"
-# Roughly how long jobs take, against each other: the longest begin first, so that none is left alone at the end.
+# Rough relative durations: the longest jobs start first, so that none runs alone at the end.
 _SLOW = {"mlp": 10, "lightgbm": 2, "xgboost": 2, "logistic": 1, "credit": 3, "heart": 2, "adult": 2, "quality": 3}
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run will do: the jobs, the results it will not compute again, and how many lines were cut off."""
+    """What a run will do: its jobs, the results it reuses, and the number of lines that were cut off."""
 
     jobs: tuple[Job, ...]
     reused: tuple[Result, ...]
@@ -60,12 +60,12 @@ class Outcome:
 
 
 def plan(names: Sequence[str], path: Path, *, repeats: int = 5, only: Sequence[str] = (), fresh: bool = False) -> Plan:
-    """Find out which cells of these experiments are missing from the results file.
+    """Plan the cells of these experiments that are missing from the results file.
 
     Parameters
     ----------
     names
-        Experiments; ``all`` stands for every one of them but the smoke test.
+        Experiments; ``all`` means all except the smoke test.
     path
         The results file.
     repeats
@@ -90,7 +90,7 @@ def plan(names: Sequence[str], path: Path, *, repeats: int = 5, only: Sequence[s
 
 
 def check_counts(*, repeats: int = 1, jobs: int = 1) -> None:
-    """Refuse to repeat nothing, and to do it with no process."""
+    """Refuse fewer than one repetition or process."""
     if repeats < 1:
         raise ParameterError(f"at least one repetition is needed, got {repeats!r}")
     if jobs < 1:
@@ -106,7 +106,7 @@ def _weight(job: Job) -> int:
 
 
 def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
-    """Compute what is planned; a run that is killed loses the cells in flight and nothing else.
+    """Compute the planned cells; a killed run loses only the cells in progress.
 
     Parameters
     ----------
@@ -115,35 +115,36 @@ def run(plan: Plan, path: Path, *, jobs: int = 1, tell: Tell) -> Outcome:
     path
         The results file; lines are appended, each on disk before the next.
     jobs
-        Processes side by side, of one thread each. Measurements of time run before all others, one at a time; what
-        they train is not trained again.
+        Parallel processes of one thread each. Measurements of time run first, one at a time; their models are reused.
     tell
         Called with one sentence per finished cell.
     """
     check_counts(jobs=jobs)
-    apart = [job for job in plan.jobs if kind(job.kind).alone]
-    beside = [job for job in plan.jobs if not kind(job.kind).alone]
+    alone = [job for job in plan.jobs if kind(job.kind).alone]
+    parallel = [job for job in plan.jobs if not kind(job.kind).alone]
     with (
-        _ending_well(),
+        _orderly_exit(),
         Writer(path) as writer,
         TemporaryDirectory(prefix="eupg-bench-", ignore_cleanup_errors=True) as folder,
     ):
         fresh = {FRESH: "1"} if plan.fresh else {}
-        # Temporary files of processes, models among them, lie there too, and so go when the run is killed.
-        desk = _Desk(writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder, "TMPDIR": folder})
-        desk.compute(apart, min(1, len(apart)))
-        desk.compute(beside, min(jobs, len(beside)))
-    return Outcome(desk.written, tuple(desk.failed))
+        # Temporary files of the processes, including models, go there too and are deleted if the run is killed.
+        dispatcher = _Dispatcher(
+            writer, plan.cells, tell, os.environ | _ONE_THREAD | fresh | {FOLDER: folder, "TMPDIR": folder}
+        )
+        dispatcher.compute(alone, min(1, len(alone)))
+        dispatcher.compute(parallel, min(jobs, len(parallel)))
+    return Outcome(dispatcher.written, tuple(dispatcher.failed))
 
 
 @contextmanager
-def _ending_well() -> Iterator[None]:
-    """Turn signals that end a process at once into an exception, so that nothing is left behind."""
+def _orderly_exit() -> Iterator[None]:
+    """Turn termination signals into an exception, so that everything is cleaned up."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     known = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    # Who started it with nohup wants it to go on.
+    # Signals that are ignored, as under nohup, stay ignored.
     names = [name for name in known if signal.getsignal(name) is signal.SIG_DFL]
     before = {name: signal.signal(name, lambda number, _: sys.exit(128 + number)) for name in names}
     try:
@@ -153,8 +154,8 @@ def _ending_well() -> Iterator[None]:
             signal.signal(name, handler)
 
 
-class _Desk:
-    """Hands out jobs and takes in lines; several threads use it, one for each process."""
+class _Dispatcher:
+    """Distributes jobs and collects results; one thread per process uses it."""
 
     def __init__(self, writer: Writer, total: int, tell: Tell, environment: dict[str, str]) -> None:
         self.written, self.failed = 0, list[str]()
@@ -174,7 +175,7 @@ class _Desk:
             for thread in threads:
                 thread.join()
         finally:
-            # After an interrupt nobody shall begin another job.
+            # After an interrupt no other job may start.
             with suppress(queue.Empty):
                 while True:
                     waiting.get_nowait()
@@ -230,19 +231,19 @@ class _Desk:
 
 
 def _gist(message: dict[str, Any]) -> str:
-    """Say the main figure in a few characters, and the seconds."""
+    """Return the main figure and the seconds."""
     metrics = message["metrics"]
-    found = metrics.get("utility")
-    if found is None and "after" in metrics:
-        found = metrics["after"]["utility"]
+    utility = metrics.get("utility")
+    if utility is None and "after" in metrics:
+        utility = metrics["after"]["utility"]
     seconds = sum(message["seconds"].values())
-    words = (f"{found:.2f}, " if isinstance(found, float) else "") + f"{seconds:.1f} s"
+    words = (f"{utility:.2f}, " if isinstance(utility, float) else "") + f"{seconds:.1f} s"
     if metrics.get("references_reused"):
         words += f"; references reused, made by {', '.join(metrics['references_made_by'])}"
     return words
 
 
 def elapsed(started: float) -> str:
-    """Say how long ago a moment was."""
+    """Return the time since a moment in words."""
     seconds = time.monotonic() - started
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,8 +1,8 @@
-"""Time, storage and inference of every method, measured with nothing beside: one process, one thread, no evaluation.
+"""Time, storage and inference of every method: one process at a time, one thread, no evaluation in the timer.
 
-Everything is run once on a few records first, so that loading and compiling are in nobody's time. A forget is of the
-same people for all methods of a repetition. Inference is the median of several passes over the test records. The models
-are kept for ``quality``, which would train the very same.
+Every method runs once on a few records first, so that loading and compiling are not timed. All methods of a repetition
+forget the same people. Inference is the median of several passes over the test records. The models are stored for
+``quality``, which would train the same ones.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from eupg.learn.learner import Model
 from eupg.rng import Seeded
 from eupg_reproduction import methods
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.found import Found, repetition, requests
-from eupg_reproduction.kept import Kept
+from eupg_reproduction.cell_figures import CellFigures, repetition, requests
+from eupg_reproduction.run_cache import RunCache
 from eupg_reproduction.trainings import Trainings
 
 _WARM_UP = 4_000
 _PASSES = 5
 
 
-def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
+def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, CellFigures]]:
     """Time the methods of one repetition."""
     source, rng = methods.source(cells[0].set), repetition(cells[0].repetition)
     members, retained = requests(source, float(cells[0].get("forget")), rng)
-    trainings, warm = Trainings(source.train, rng, Kept.of_run(takes=False)), set[tuple[type, type]]()
+    trainings, warm = Trainings(source.train, rng, RunCache.of_run(reads=False)), set[tuple[type, type]]()
     for cell in cells:
         method = methods.method(cell)
         kind = (type(method), type(getattr(method, "mechanism", None)))
@@ -42,15 +42,15 @@ def measure(cells: Sequence[Cell]) -> Iterator[tuple[Cell, Found]]:
         yield cell, _run(source, trainings, method, retained, len(members))
 
 
-def _run(source: Source, trainings: Trainings, method: Unlearner, retained: Dataset, forgotten: int) -> Found:
+def _run(source: Source, trainings: Trainings, method: Unlearner, retained: Dataset, forgotten: int) -> CellFigures:
     done = trainings.honour(method, retained)
-    kept = done.storage
+    storage = done.storage
     metrics = {
         "inference_us_a_record": _inference(done.after, source.test),
-        "storage": {"files": kept.files, "bytes": kept.size_bytes, "models": kept.models_a_prediction},
+        "storage": {"files": storage.files, "bytes": storage.size_bytes, "models": storage.models_a_prediction},
         "records": {"train": len(source.train), "forgotten": forgotten, "retained": len(retained)},
     }
-    return Found(metrics, done.seconds, done.shared)
+    return CellFigures(metrics, done.seconds, done.shared)
 
 
 def _warm_up(method: Unlearner, data: Dataset) -> None:

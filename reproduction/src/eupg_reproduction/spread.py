@@ -9,10 +9,10 @@ from statistics import fmean, pstdev
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and standard deviation of the values found; ``count`` of them.
+    """Mean and standard deviation of ``count`` values.
 
-    The deviation is that of the values themselves (divided by their number), as in ``eupg compare``. It is the smaller
-    of the two usual ones, so that agreement is not called too early.
+    The deviation divides by the number of values, as in ``eupg compare``. It is the smaller of the two usual estimates,
+    so that agreement is not declared too early.
 
     Examples
     --------
@@ -27,18 +27,18 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """Sum up values."""
+        """Summarise values."""
         return cls(fmean(values), pstdev(values), len(values))
 
     def minus(self, other: Spread) -> float:
-        """Return how far this mean lies above the other."""
+        """Return this mean minus the other."""
         return self.mean - other.mean
 
     def agrees(self, other: Spread) -> bool:
-        """Tell whether the means differ by no more than the two standard deviations together."""
-        # Rounded, or 0.3 would be more than 0.1 and 0.2 together.
+        """Return whether the means differ by at most the sum of the standard deviations."""
+        # Rounded, because 0.3 is more than 0.1 + 0.2 in floating point.
         return round(abs(self.minus(other)), 9) <= round(self.std + other.std, 9)
 
     def __str__(self) -> str:
-        """Show it with two decimals."""
+        """Return mean and deviation with two decimals."""
         return f"{self.mean:.2f} ± {self.std:.2f}"

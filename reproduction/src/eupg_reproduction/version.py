@@ -1,4 +1,4 @@
-"""Which code, on which machine: what every result says about where it comes from."""
+"""The origin of every result: the code and the machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LIBRARIES = ("numpy", "scipy", "scikit-learn", "numba", "xgboost", "xgboost-cpu
 
 
 def source_digest() -> str:
-    """Return a digest of both packages' Python source and data, as it lies on disk now."""
+    """Return a digest of both packages' Python source and data on disk."""
     digest = hashlib.sha256()
     for package in _PACKAGES:
         for path in sorted(p for p in package.rglob("*") if p.suffix in (".py", ".toml", ".csv")):
@@ -29,10 +29,10 @@ def source_digest() -> str:
 
 @cache
 def code_version() -> str:
-    """Return version and commit, with "dirty" where the source was changed since; without git, version and digest."""
+    """Return version and commit, with "dirty" if the source was changed since; without git, version and digest."""
     try:
         commits = {_git(package, "rev-parse", "--short=12", "HEAD") for package in _PACKAGES}
-        # A folder may lie in somebody else's repository, which says nothing about its package.
+        # A folder may lie in another repository, whose commit says nothing about the package.
         tracked = all(_git(package, "ls-files", "--", "__init__.py") for package in _PACKAGES)
         changed = any(_git(package, "status", "--porcelain", "--", ".") for package in _PACKAGES)
     except (OSError, subprocess.CalledProcessError):
@@ -43,14 +43,14 @@ def code_version() -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    found = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
-    return found.stdout.strip()
+    result = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    return result.stdout.strip()
 
 
 @cache
 def machine() -> dict[str, str | int]:
-    """Return processor, cores, Python and the libraries that compute."""
-    found: dict[str, str | int] = {
+    """Return processor, cores, Python and the numerical libraries."""
+    values: dict[str, str | int] = {
         "cpu": _cpu(),
         "cores": os.cpu_count() or 1,
         "system": platform.system(),
@@ -59,15 +59,15 @@ def machine() -> dict[str, str | int]:
     for name in _LIBRARIES:
         version = _library(name)
         if version:
-            found[name] = version
-    return found
+            values[name] = version
+    return values
 
 
 def _library(name: str) -> str | None:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        # A bare copy on the path has no metadata; what was imported still knows its version.
+        # A bare copy on the path has no metadata, but the imported module has its version.
         return getattr(sys.modules.get(name), "__version__", None)
 
 
@@ -81,7 +81,7 @@ def _cpu() -> str:
 
 
 def forget_peak_memory() -> None:
-    """Let the highest memory use count from here, where the system can."""
+    """Reset the peak memory use, if the system can."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -89,7 +89,7 @@ def forget_peak_memory() -> None:
 
 
 def peak_memory_mb() -> float | None:
-    """Return the highest memory use of this process, in MB."""
+    """Return the peak memory use of this process in MB."""
     try:
         lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
         kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))

@@ -1,7 +1,7 @@
-"""A process that measures: it reads one line per job and writes one line per finished cell.
+"""The measuring process: it reads one line per job and writes one line per finished cell.
 
-Started by :mod:`eupg_reproduction.run` as ``python -m eupg_reproduction.worker``. It ends when it is told to, or when
-whoever started it is gone; then it deletes what the run has left behind.
+:mod:`eupg_reproduction.run` starts it as ``python -m eupg_reproduction.worker``. It ends when it is told to, or when
+the run is gone; then it deletes the run's folder.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from collections.abc import Iterator
 from typing import Any
 
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.kept import clear
 from eupg_reproduction.kinds import kind
+from eupg_reproduction.run_cache import clear
 from eupg_reproduction.version import forget_peak_memory, machine, peak_memory_mb
 
-# The last line of a run that lives. Without it the end of input means that the run was killed; who the parent is tells
-# nothing, since a process that is killed closes its pipes before its children get another parent.
+# The last line of an orderly run. If the input ends without it, the run was killed. The parent process is no evidence:
+# a killed process closes its pipes before its children get another parent.
 END = "end\n"
 
 
 def main() -> None:
     """Measure jobs until there are no more."""
-    # Whatever a library prints must not end up among the results.
+    # Output of libraries must not mix with the results.
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     jobs: queue.Queue[str] = queue.Queue()
@@ -40,7 +40,7 @@ def main() -> None:
                 out.write(json.dumps(message, ensure_ascii=False) + "\n")
                 out.flush()
     except BrokenPipeError:
-        # Nobody reads on: the listener finds that out, too, and must not be cut short while it deletes.
+        # The run is gone. The listener notices it too, and must not be interrupted while it deletes.
         listener.join()
 
 
@@ -55,19 +55,19 @@ def _listen(jobs: queue.Queue[str]) -> None:
 
 
 def _job(configs: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield one message per finished cell, then that the job is done, or what went wrong."""
+    """Yield one message per finished cell, then one that the job is done or why it failed."""
     forget_peak_memory()
     spent = time.process_time()
     cells = [Cell.of(config) for config in configs]
     try:
-        for cell, found in kind(cells[0].kind).measure(cells):
+        for cell, figures in kind(cells[0].kind).measure(cells):
             now = time.process_time()
             yield {
                 "key": cell.key,
-                "metrics": found.metrics,
-                "seconds": {phase: round(spent, 6) for phase, spent in found.seconds.items()},
-                "shared": list(found.shared),
-                # Of this process since the last line: what is shared counts where it was first needed.
+                "metrics": figures.metrics,
+                "seconds": {phase: round(spent, 6) for phase, spent in figures.seconds.items()},
+                "shared": list(figures.shared),
+                # Of this process since the last line: shared work counts where it was first needed.
                 "cpu_s": round(now - spent, 3),
                 "peak_mb": peak_memory_mb(),
                 "machine": machine(),

@@ -1,60 +1,54 @@
-"""What attacks find: intervals that cover a guess, people seen raw and never seen raw, and which ε is refuted."""
+"""Audits in the report: intervals that cover chance, people seen raw and never seen raw, and lower bounds on ε."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import pandas as pd
 
-from eupg.protect.synthesis import DPSynthesis
+from eupg.protect.synthesis.mechanism import DPSynthesis
 from eupg_reproduction import methods
 from eupg_reproduction.epsilon_models import NEVER, UNPROTECTED
-from eupg_reproduction.report.tidy import Book, Where, mean_of, places
+from eupg_reproduction.report.tidy import Measurements, Where, mean_of, places
 from eupg_reproduction.report.words import MISSING, MODELS, SETS, listed, percent, signed, span
 
 GROUPS = ("seen raw", "never seen raw")
 
 
-class Covered(NamedTuple):
-    """In how many repetitions the 95 % interval of an audit covers 50, what a guess gives."""
+class Coverage(NamedTuple):
+    """The repetitions in which the 95 % interval of an audit covers 50, which is chance."""
 
     covers: int
     total: int
 
     def __str__(self) -> str:
-        """Show it as a count."""
+        """Return the count of the total."""
         return f"{self.covers} of {self.total}" if self.total else MISSING
 
 
-def covered(book: Book, where: Where, audit: str = "after.audit") -> Covered:
+def coverage(measurements: Measurements, where: Where, audit: str = "after.audit") -> Coverage:
     """Count the intervals of an audit that cover 50."""
-    ends = zip(book.values(where, f"{audit}.low"), book.values(where, f"{audit}.high"), strict=True)
-    marks = [low <= 50 <= high for low, high in ends]
-    return Covered(sum(marks), len(marks))
+    ends = zip(measurements.values(where, f"{audit}.low"), measurements.values(where, f"{audit}.high"), strict=True)
+    covers = [low <= 50 <= high for low, high in ends]
+    return Coverage(sum(covers), len(covers))
 
 
-def together(counts: Iterable[Covered]) -> Covered:
-    """Put counts together."""
-    covers, totals = zip(*counts, strict=True)
-    return Covered(sum(covers), sum(totals))
-
-
-def audited_groups(book: Book) -> pd.DataFrame:
-    """Return what membership inference finds before any erasure, of people seen raw and never seen raw."""
+def audited_groups(measurements: Measurements) -> pd.DataFrame:
+    """Return the audits before any erasure, of people seen raw and never seen raw."""
     rows = []
     for where in places("exposure_audit"):
         row: dict[str, Any] = {"method": where["method"], "exposure": where["exposure"], "set": SETS[str(where["set"])]}
         for group in GROUPS:
-            auc, count = book.spread(where, f"{group}.auc"), covered(book, where, group)
+            auc, count = measurements.spread(where, f"{group}.auc"), coverage(measurements, where, group)
             row |= {f"{group}, AUC": mean_of(auc), f"{group}, AUC ±": auc.std if auc else None}
             row |= {f"{group}, covers 50": count.covers if auc else None, f"{group}, runs": count.total}
         rows.append(row)
     return pd.DataFrame(rows)
 
 
-def found_out(table: pd.DataFrame) -> str:
-    """Say where most repetitions found something before any erasure."""
+def exposed_groups(table: pd.DataFrame) -> str:
+    """Name the groups in which most repetitions of the audit find something."""
     words = [
         f"{row['set']}, {row.method}, {percent(row.exposure)} exposed, {group} ({signed(row[f'{group}, AUC'] - 50, 1)})"
         for _, row in table.iterrows()
@@ -64,8 +58,8 @@ def found_out(table: pd.DataFrame) -> str:
     return listed(words)
 
 
-class Tried(NamedTuple):
-    """One way to make a model, attacked in some repetitions; ``claimed`` is None for a control."""
+class EpsilonAudit(NamedTuple):
+    """The lower bounds on ε of one way to make a model; ``claimed`` is None for a control."""
 
     method: str
     table: str
@@ -79,55 +73,51 @@ class Tried(NamedTuple):
 
     @property
     def base(self) -> float | None:
-        """The ε of the base alone, whatever it was fine-tuned on; None where nothing is protected."""
+        """The ε of the base alone; None without protection."""
         mechanism = None if self.method == UNPROTECTED else methods.mechanism(self.method)
         return mechanism.epsilon if isinstance(mechanism, DPSynthesis) else None
 
     def __str__(self) -> str:
-        """Name it, with what was found."""
+        """Return its name and its bound."""
         way = f"{percent(self.share)} exposed, {self.canary}" if self.base is not None else "all seen raw"
-        bound = "nothing" if self.bounds and not any(self.bounds) else span(self.bounds, 2)
-        return f"{self.method}, {SETS[self.table]} {MODELS[self.model]}, {way} ({bound})"
+        return f"{self.method}, {SETS[self.table]} {MODELS[self.model]}, {way} ({span(self.bounds, 2)})"
 
 
-def tried(book: Book) -> Iterator[Tried]:
-    """Yield every way of the experiment, claims and controls, whether it was measured or not."""
+def epsilon_audits(measurements: Measurements) -> Iterator[EpsilonAudit]:
+    """Yield every way of the experiment, claims and controls, whether or not it was measured."""
     for where in places("epsilon_models"):
         method, t, model, canary = (str(where[key]) for key in ("method", "set", "model", "canary"))
-        bounds, mosts, counts = (book.values(where, figure) for figure in ("bound.epsilon", "most", "runs"))
-        one = Tried(method, t, model, float(where["exposure"]), canary, None, bounds, mosts, counts)
+        bounds, mosts, counts = (measurements.values(where, figure) for figure in ("bound.epsilon", "most", "runs"))
+        one = EpsilonAudit(method, t, model, float(where["exposure"]), canary, None, bounds, mosts, counts)
         yield one._replace(claimed=one.base if one.canary == NEVER else None)
 
 
-def refuted_claims(book: Book) -> str:
-    """Say which claims are refuted, or how near any came to it."""
-    known = [one for one in tried(book) if one.claimed is not None and one.bounds]
+def epsilon_claims(measurements: Measurements) -> str:
+    """State which claims are refuted, or the largest bound."""
+    known = [(one, one.claimed) for one in epsilon_audits(measurements) if one.claimed is not None and one.bounds]
     if not known:
         return f"Claims: {MISSING}."
-    broken = [str(one) for one in known if one.claimed is not None and max(one.bounds) > one.claimed]
-    if broken:
-        return f"**{len(broken)} of {len(known)} claims are refuted** (below what): {listed(broken)}."
-    top = max(known, key=lambda one: max(one.bounds))
+    refuted = [str(one) for one, claimed in known if max(one.bounds) > claimed]
+    if refuted:
+        return f"**{len(refuted)} of {len(known)} claims are refuted**, with these bounds: {listed(refuted)}."
+    top = max((one for one, _ in known), key=lambda one: max(one.bounds))
     largest = f"the largest bound is that of {top}" if max(top.bounds) else "no bound is above 0"
-    # An ε above what so many runs can show stands whatever they find.
-    safe = sum(one.claimed is not None and one.claimed >= max(one.mosts) for one in known)
-    return (
-        f"None of the {len(known)} claims is refuted; {largest}. {safe} of them claim more than these runs can refute."
-    )
+    # A claim above the largest bound that this many runs can give cannot be refuted by them.
+    beyond = sum(claimed >= max(one.mosts) for one, claimed in known)
+    return f"None of the {len(known)} claims is refuted; {largest}. {beyond} claim more than these runs can refute."
 
 
-def refuted_controls(book: Book) -> str:
-    """Say in which controls the canary is found, and in which it is not."""
-    known = [one for one in tried(book) if one.claimed is None and one.bounds]
+def epsilon_controls(measurements: Measurements) -> str:
+    """State in how many controls the canary is found."""
+    known = [one for one in epsilon_audits(measurements) if one.claimed is None and one.bounds]
     if not known:
         return f"Controls: {MISSING}."
-    raw = [one for one in known if one.base is not None]
-    # Above the ε of the base a bound can only come from what was seen raw.
-    sure = [str(one) for one in raw if one.base is not None and max(one.bounds) > one.base]
-    lost = [str(one) for one in known if not max(one.bounds)]
+    raw = [(one, one.base) for one in known if one.base is not None]
+    # A bound above the ε of the base can only come from the raw record.
+    exceeding = [str(one) for one, base in raw if max(one.bounds) > base]
     bare = span((bound for one in known if one.base is None for bound in one.bounds), 2)
     return (
-        f"Controls: without protection the bound is {bare}. Of {len(raw)} served models that see the canary raw, "
-        f"{len(sure)} exceed the ε of their base, so that it was the raw record that showed: {listed(sure, 'none')}. "
-        f"Controls in which nothing is found: {listed(lost, 'none')}."
+        f"Controls: without protection the bound is {bare}; of {len(raw)} models that see the canary raw, "
+        f"{len(exceeding)} exceed the ε of their base ({listed(exceeding, 'none')}), and "
+        f"{sum(not max(one.bounds) for one in known)} show nothing."
     )

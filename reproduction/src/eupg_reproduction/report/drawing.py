@@ -1,4 +1,4 @@
-"""How figures look: one colour, marker and line per method, legible in print and by the colour-blind."""
+"""The look of figures: one colour, marker and line per method, legible in print and for the colour-blind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _GREEN, _BLUE, _RED, _PURPLE = "#009E73", "#0072B2", "#D55E00", "#CC79A7"
 
 @dataclass(frozen=True)
 class Look:
-    """Colour, marker and line of a method; ``hollow`` markers are not filled."""
+    """Colour, marker and line of a method."""
 
     color: str
     marker: str
@@ -25,7 +25,7 @@ class Look:
 
     @property
     def marks(self) -> dict[str, Any]:
-        """The look of its markers."""
+        """The options of its markers."""
         face = "white" if self.hollow else self.color
         return {"marker": self.marker, "color": self.color, "markerfacecolor": face, "markersize": 5.5}
 
@@ -48,14 +48,14 @@ HATCHES = {"protect": (_SKY, "//"), "pretrain": (_BLUE, ""), "finetune": (_ORANG
 
 
 def panels(axes: Any, rows: int, columns: int, *, sharex: bool | str = True, sharey: bool | str = False) -> Any:
-    """Replace one pair of axes by a grid of them, as an array of rows."""
+    """Replace one pair of axes by a grid, returned as an array of rows."""
     figure = axes.figure
     axes.remove()
     return figure.subplots(rows, columns, squeeze=False, sharex=sharex, sharey=sharey)
 
 
 def line(axes: Any, places: Mapping[float, Spread | None], look: Look, label: str) -> None:
-    """Draw what was measured as a line with its spreads; nothing where nothing was."""
+    """Draw the measured points as a line with error bars."""
     known = {x: one for x, one in places.items() if one is not None}
     if known:
         means, spreads = [one.mean for one in known.values()], [one.std for one in known.values()]
@@ -63,14 +63,14 @@ def line(axes: Any, places: Mapping[float, Spread | None], look: Look, label: st
         axes.errorbar(list(known), means, linestyle=look.line, linewidth=1.6, label=label, **look.marks, **bars)
 
 
-def level(axes: Any, found: Spread | None, look: Look, label: str) -> None:
-    """Draw a figure as a level line."""
-    if found is not None:
-        axes.axhline(found.mean, color=look.color, linestyle=look.line, linewidth=1.3, label=label, zorder=1)
+def level(axes: Any, spread: Spread | None, look: Look, label: str) -> None:
+    """Draw a horizontal line at a mean."""
+    if spread is not None:
+        axes.axhline(spread.mean, color=look.color, linestyle=look.line, linewidth=1.3, label=label, zorder=1)
 
 
 def tidied(axes: Any) -> None:
-    """Take away what tells nothing; say so where there is nothing to see."""
+    """Remove clutter; mark an empty panel as not measured."""
     axes.grid(which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -80,29 +80,29 @@ def tidied(axes: Any) -> None:
 
 
 def legend(figure: Any, *, columns: int) -> None:
-    """Explain every look once, below all panels."""
-    found: dict[str, Any] = {}
+    """Show every label once, below all panels."""
+    handles: dict[str, Any] = {}
     for axes in figure.axes:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
-    if found:
+            handles.setdefault(label, handle)
+    if handles:
         look = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
-        figure.legend(found.values(), found.keys(), ncols=columns, **look)
+        figure.legend(handles.values(), handles.keys(), ncols=columns, **look)
 
 
 def title(t: str, more: str = "") -> str:
-    """Return the title of a set's panel, with what utility means there."""
+    """Return the title of a set's panel, with its measure of utility."""
     return f"{SETS[t]}{more} ({'AUC, %' if t == 'credit' else 'accuracy, %'})"
 
 
 def below(axes: Any, lines: Sequence[str]) -> None:
-    """Name in the picture what lies below it, so that the rest can be told apart."""
+    """Name the points that lie below the panel."""
     if lines:
         place = {"transform": axes.transAxes, "ha": "right", "va": "bottom"}
         axes.text(0.98, 0.02, "below: " + "\n".join(lines), fontsize=8, color=_GREY, **place)
 
 
 def ticks(axes: Any, values: Iterable[float], labels: Iterable[str]) -> None:
-    """Mark exactly these places on the horizontal axis."""
+    """Set exactly these ticks on the horizontal axis."""
     axes.set_xticks(list(values), list(labels))
     axes.xaxis.set_minor_locator(axes.xaxis.get_major_locator().__class__([]))

@@ -1,4 +1,4 @@
-"""The results file as one tidy table: a row per figure of a cell, summed up over repetitions, missing if missing."""
+"""The results file as one tidy table: a row per figure of a cell, looked up by configuration."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from eupg_reproduction.results import Result, read
 from eupg_reproduction.spread import Spread
 
 if TYPE_CHECKING:
-    from eupg_reproduction.report.beside import Linkage, Searched
+    from eupg_reproduction.report.base_files import Run
+    from eupg_reproduction.report.picture_files import Linkage, Searched
 
 REPEATS = 5
 UTILITY, RMIA, FORGET = "after.utility", "after.audit.auc", "seconds.forget"
@@ -36,7 +37,7 @@ def tidy(results: Iterable[Result]) -> pd.DataFrame:
 
 
 def _figures(parts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, float]]:
-    """Yield ``after.audit.auc`` for that part of a part; what a method lacks, and words, are not figures."""
+    """Yield the numbers of nested parts by dotted names, such as ``after.audit.auc``."""
     for name, part in parts.items():
         if isinstance(part, dict) and name != "claim":
             yield from _figures(part, f"{prefix}{name}.")
@@ -44,18 +45,11 @@ def _figures(parts: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield f"{prefix}{name}", float(part)
 
 
-class Book:
-    """The tidy table, looked up by configuration and figure.
+class Measurements:
+    """The results of the report, looked up by configuration and figure.
 
-    Parameters
-    ----------
-    results
-        What counts of a results file: one result per cell.
-    linkage, searched
-        What blocks of pictures show, by size of a block, and what recipes for pictures gave on held-out ones; see
-        :mod:`eupg_reproduction.report.beside`.
-    torn
-        How many lines of the file were cut off.
+    ``linkage`` and ``searched`` come from the files of :mod:`eupg_reproduction.report.picture_files`, ``bases`` from
+    :mod:`eupg_reproduction.report.base_files`; ``torn`` counts the lines of the results file that were cut off.
     """
 
     def __init__(
@@ -64,8 +58,10 @@ class Book:
         *,
         linkage: Mapping[int, Linkage] | None = None,
         searched: Searched | None = None,
+        bases: Iterable[Run] = (),
         torn: int = 0,
     ) -> None:
+        self.bases = list(bases)
         self.linkage, self.searched, self.torn = dict(linkage or {}), searched, torn
         self.results = {result.cell.key: result for result in results}
         self.table = tidy(self.results.values())
@@ -75,27 +71,24 @@ class Book:
             self._figures.setdefault((place, figure), {})[number] = value
 
     @classmethod
-    def read(cls, path: Path) -> Book:
-        """Read a results file, and what lies beside it about pictures."""
-        from eupg_reproduction.report.beside import read_linkage, read_search
+    def read(cls, path: Path) -> Measurements:
+        """Read a results file, and the files about pictures and base models beside it."""
+        from eupg_reproduction.report.base_files import BASES, read_bases
+        from eupg_reproduction.report.picture_files import read_linkage, read_search
 
         contents = read(path)
         if not contents.newest:
             raise DataError(f"{path} holds no results: run experiments first (eupg-reproduction run), or name a file")
-        beside = {"linkage": read_linkage(path.parent), "searched": read_search(path.parent)}
-        return cls(contents.newest.values(), **beside, torn=contents.torn)  # type: ignore[arg-type]
-
-    def runs(self, where: Where, figure: str) -> dict[int, float]:
-        """Return a figure by repetition; nothing where it was not measured."""
-        found = self._figures.get((name_of(where), figure), {})
-        return {number: found[number] for number in sorted(found)}
+        linkage, searched, bases = read_linkage(path.parent), read_search(path.parent), read_bases(path.parent / BASES)
+        return cls(contents.newest.values(), linkage=linkage, searched=searched, bases=bases, torn=contents.torn)
 
     def values(self, where: Where, figure: str) -> list[float]:
-        """Return a figure of all repetitions."""
-        return list(self.runs(where, figure).values())
+        """Return a figure of all repetitions, in their order; empty if it was not measured."""
+        by_repetition = self._figures.get((name_of(where), figure), {})
+        return [by_repetition[number] for number in sorted(by_repetition)]
 
     def spread(self, where: Where, figure: str) -> Spread | None:
-        """Return mean and standard deviation of a figure; None where nothing was measured."""
+        """Return mean and standard deviation of a figure; None if it was not measured."""
         values = self.values(where, figure)
         return Spread.of(values) if values else None
 
@@ -104,25 +97,25 @@ class Book:
         return self.spread(place(name, t, model, method, **swept), figure)
 
     def used(self) -> list[Result]:
-        """Return the results that the report is made of, all experiments but the smoke test."""
-        return [result for key, result in self.results.items() if key in wanted()]
+        """Return the results of the report: all experiments except the smoke test."""
+        return [result for key, result in self.results.items() if key in _cells()]
 
     def lacking(self) -> int:
         """Return how many cells of the report were not measured."""
-        return len(wanted()) - len(self.used())
+        return len(_cells()) - len(self.used())
 
 
 def above(one: Spread | None, other: Spread | None) -> float | None:
-    """Return how far a mean lies above another; None where one is missing."""
+    """Return the difference of two means, if both are known."""
     return None if one is None or other is None else one.minus(other)
 
 
-def mean_of(one: Spread | None) -> float | None:
-    """Return the mean, where there is one."""
-    return None if one is None else one.mean
+def mean_of(spread: Spread | None) -> float | None:
+    """Return the mean, if it is known."""
+    return None if spread is None else spread.mean
 
 
-def measured() -> list[Experiment]:
+def reported() -> list[Experiment]:
     """Return the experiments of the report."""
     return [one for one in EXPERIMENTS if one.name != "smoke"]
 
@@ -136,13 +129,7 @@ def cells(name: str) -> Mapping[str, Cell]:
 @cache
 def _cells() -> Mapping[str, Cell]:
     # Experiments share cells: the one that asks for most repetitions counts.
-    return {key: cell for one in measured() for key, cell in cells(one.name).items()}
-
-
-@cache
-def wanted() -> frozenset[str]:
-    """Return the keys of all cells of the report."""
-    return frozenset(_cells())
+    return {key: cell for one in reported() for key, cell in cells(one.name).items()}
 
 
 @cache
@@ -151,15 +138,15 @@ def _counts() -> Mapping[frozenset[tuple[str, Value]], int]:
 
 
 def asked(where: Where) -> int:
-    """Return how many repetitions of a configuration the experiments ask for; 0 where none of them has it."""
+    """Return how many repetitions of a configuration the experiments ask for; 0 if none of them has it."""
     return _counts().get(name_of(where), 0)
 
 
 @cache
 def places(name: str) -> tuple[dict[str, Value], ...]:
-    """Return the configurations of an experiment, each once, without their repetition."""
-    cells = (cell.config for cell in experiment(name).cells(1))
-    return tuple({key: value for key, value in config.items() if key != "repetition"} for config in cells)
+    """Return the configurations of an experiment, each once, without the repetition."""
+    configs = (cell.config for cell in experiment(name).cells(1))
+    return tuple({key: value for key, value in config.items() if key != "repetition"} for config in configs)
 
 
 def by_name(name: str, method: str) -> list[dict[str, Value]]:
@@ -167,19 +154,15 @@ def by_name(name: str, method: str) -> list[dict[str, Value]]:
     return [one for one in places(name) if one["method"] == method]
 
 
-@cache
-def _places(name: str, t: str, model: str, method: str) -> tuple[dict[str, Value], ...]:
-    return tuple(one for one in places(name) if (one["set"], one["model"], one["method"]) == (t, model, method))
-
-
 def place(name: str, t: str, model: str, method: str, **swept: Value) -> dict[str, Value]:
-    """Return the one configuration of an experiment with these settings; what the experiment sweeps must be given."""
-    matching = [one for one in _places(name, t, model, method) if swept.items() <= one.items()]
+    """Return the one configuration of an experiment with these settings; ``swept`` must fix what it sweeps."""
+    settings = {"set": t, "model": model, "method": method, **swept}
+    matching = [one for one in places(name) if settings.items() <= one.items()]
     if len(matching) != 1:
         raise DataError(f"{len(matching)} places of {name} are {t}, {model}, {method}, {swept}: name exactly one")
     return matching[0]
 
 
 def name_of(config: Where) -> frozenset[tuple[str, Value]]:
-    """Return what names a configuration, whatever the repetition."""
+    """Return what identifies a configuration, whatever the repetition."""
     return frozenset(item for item in config.items() if item[0] != "repetition")

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from eupg.errors import DataError
-from eupg.learn.resnet_recipes import resnet18_finetuner
+from eupg_reproduction.picture_methods import resnet18_finetuner
 from eupg_reproduction.picture_recipes import BETTER, PAPER, recipe_words
-from eupg_reproduction.report.beside import (
+from eupg_reproduction.report.findings import block_table
+from eupg_reproduction.report.page import page, tables
+from eupg_reproduction.report.picture_files import (
     BASE,
     LINKAGE,
     SCRATCH,
@@ -20,11 +22,9 @@ from eupg_reproduction.report.beside import (
     search_rank,
     search_tables,
 )
-from eupg_reproduction.report.findings import block_table
-from eupg_reproduction.report.page import page, tables
-from eupg_reproduction.report.tidy import Book, places
+from eupg_reproduction.report.tidy import Measurements, places
 from eupg_reproduction.report.words import MISSING, markdown
-from made_up import book, pictured
+from made_up import measurements, pictured
 from reading import cells, row
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -39,7 +39,7 @@ def results_in(folder):
 def test_what_matching_blocks_finds_is_read_from_beside_the_results(tmp_path):
     shares = Linkage(6000, 3000, 99.94, 12.5, 3.4, 2.81, 4.1, 3.333, 81.12, 80.3, 82.0, 57.0)
     (tmp_path / LINKAGE).write_text(json.dumps([{"block": 8, **shares._asdict()}]), encoding="utf-8")
-    made = Book.read(results_in(tmp_path))
+    made = Measurements.read(results_in(tmp_path))
     assert made.linkage == {8: shares}
     table = tables(made)["block_linkage"]
     assert row(table, block=8) == {"block": 8, **shares._asdict()}
@@ -47,7 +47,7 @@ def test_what_matching_blocks_finds_is_read_from_beside_the_results(tmp_path):
     shown = markdown(block_table(tables(made)))
     assert cells(shown, "8×8")[-1] == "57.0 %"
     assert cells(shown, "4×4")[-1] == MISSING
-    assert cells(markdown(block_table(tables(book()))), "8×8")[-1] == MISSING
+    assert cells(markdown(block_table(tables(measurements()))), "8×8")[-1] == MISSING
 
 
 def test_the_blocks_that_were_measured_are_those_of_the_table():
@@ -94,12 +94,12 @@ def test_the_search_for_a_recipe_is_read_from_beside_the_results(tmp_path):
     assert "single" not in found["bases"]
     assert cells(found["variants"], "single") == ["82.0 (87.0)", "83.0 (88.5)", "–"]
     assert cells(found["variants"], SCRATCH) == ["80.0 (87.0)", "–", "– (86.5)"]
-    assert search_rank(searched) == "the best of the 3 recipes that were tried from both"
+    assert search_rank(searched) == "the best of the 3 recipes tried from both starts"
 
 
 def test_a_recipe_that_was_not_the_best_is_called_so():
     searched = Searched({recipe_words(BETTER): {BASE: 88.0, SCRATCH: 86.0}, "another": {BASE: 89.0, SCRATCH: 86.0}})
-    assert search_rank(searched) == "number 2 of the 2 recipes that were tried from both"
+    assert search_rank(searched) == "number 2 of the 2 recipes tried from both starts"
     assert search_rank(Searched()) == MISSING
     assert all(table.empty for table in search_tables(Searched()).values())
 
@@ -124,4 +124,4 @@ def test_the_papers_recipe_is_told_as_it_is():
     assert {name: PAPER[name] for name in names} | {"padding": 4} == PAPER
     assert {name: getattr(paper, name) for name in names} == {name: PAPER[name] for name in names}
     assert (paper.augment.padding, paper.augment.border) == (PAPER["padding"], "zero")
-    assert "the paper's: learning rate 0.05, weight decay 0.0005" in page(book())
+    assert "the paper's: learning rate 0.05, weight decay 0.0005" in page(measurements())

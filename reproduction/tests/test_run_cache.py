@@ -11,22 +11,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from eupg import (
-    EUPG,
-    MLP,
-    SISA,
-    CertifiedSP,
-    LightGBMLearner,
-    ProbabilisticKAnonymity,
-    Retrain,
-    Seeded,
-    SklearnLearner,
-    TorchLearner,
-    XGBoostLearner,
-)
+from eupg import EUPG, SISA, Retrain, Seeded
+from eupg.forget import CertifiedSP
+from eupg.learn import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
+from eupg.protect import MDAV, ProbabilisticKAnonymity
 from eupg_reproduction import base, exposure_audit, methods, quality, runtime, shared_references
 from eupg_reproduction.cell import Cell
-from eupg_reproduction.kept import FOLDER, Kept, clear, name_of
+from eupg_reproduction.run_cache import FOLDER, RunCache, clear, name_of
 from eupg_reproduction.trainings import Trainings
 from eupg_reproduction.worker import END
 from people import people
@@ -51,31 +42,31 @@ def never():
 
 
 def test_what_one_made_another_takes(folder):
-    assert Kept.of_run().get("a", lambda: [1, 2]) == [1, 2]
-    assert Kept.of_run().get("a", never) == [1, 2]
+    assert RunCache.of_run().get("a", lambda: [1, 2]) == [1, 2]
+    assert RunCache.of_run().get("a", never) == [1, 2]
     assert [path.name for path in folder.iterdir()] == ["a"]
 
 
 def test_who_measures_time_takes_nothing_and_keeps_what_it_makes(folder):
-    Kept.of_run().get("a", lambda: 1)
-    assert Kept.of_run(takes=False).get("a", lambda: 2) == 2
-    assert Kept.of_run().get("a", never) == 2
+    RunCache.of_run().get("a", lambda: 1)
+    assert RunCache.of_run(reads=False).get("a", lambda: 2) == 2
+    assert RunCache.of_run().get("a", never) == 2
 
 
 def test_who_gives_nothing_leaves_nothing(folder):
-    assert Kept.of_run(gives=False).get("a", lambda: 1) == 1
+    assert RunCache.of_run(writes=False).get("a", lambda: 1) == 1
     assert not list(folder.iterdir())
 
 
 def test_without_a_run_nothing_is_kept(monkeypatch):
     monkeypatch.delenv(FOLDER, raising=False)
-    assert [Kept.of_run().get("a", lambda i=i: i) for i in (1, 2)] == [1, 2]
+    assert [RunCache.of_run().get("a", lambda i=i: i) for i in (1, 2)] == [1, 2]
     clear()
 
 
 @pytest.mark.parametrize(("last", "stays"), [(END, True), ("", False)])
 def test_a_killed_runs_folder_is_deleted_and_a_living_ones_is_not(folder, last, stays):
-    Kept.of_run().get("a", lambda: 1)
+    RunCache.of_run().get("a", lambda: 1)
     # The parent of this process is alive, as is for a moment that of one whose run was just killed.
     worker = [sys.executable, "-m", "eupg_reproduction.worker"]
     assert subprocess.run(worker, input=last, text=True, check=False, timeout=120).returncode == 0
@@ -87,14 +78,14 @@ def test_what_cannot_be_written_is_made_again_and_nothing_is_lost(folder, monkey
         raise OSError("no space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    assert [Kept.of_run().get("a", lambda i=i: i) for i in (1, 2)] == [1, 2]
+    assert [RunCache.of_run().get("a", lambda i=i: i) for i in (1, 2)] == [1, 2]
     assert not list(folder.iterdir())
 
 
 def test_one_process_makes_what_several_want(folder):
-    assert [Kept.of_run().claims("a") for _ in range(3)] == [True, False, False]
-    assert Kept.of_run().claims("b")
-    assert [Kept.of_run(takes=False).claims("a") for _ in range(2)] == [True, True]
+    assert [RunCache.of_run().claims("a") for _ in range(3)] == [True, False, False]
+    assert RunCache.of_run().claims("b")
+    assert [RunCache.of_run(reads=False).claims("a") for _ in range(2)] == [True, True]
 
 
 class Slow:
@@ -143,8 +134,8 @@ def test_a_request_that_was_timed_is_the_one_that_is_measured_later(model, folde
         *([CertifiedSP(learner, 4, 2)] if model == "mlp" else []),
     ]
     for method in ways:
-        timed = Trainings(data, Seeded(1), Kept.of_run(takes=False)).honour(method, retained)
-        later = Trainings(data, Seeded(1), Kept.of_run())
+        timed = Trainings(data, Seeded(1), RunCache.of_run(reads=False)).honour(method, retained)
+        later = Trainings(data, Seeded(1), RunCache.of_run())
         later.train = lambda method: never()
         found, alone = later.honour(method, retained), Trainings(data, Seeded(1)).honour(method, retained)
         for one in (timed, found):
@@ -158,10 +149,10 @@ def test_a_request_that_was_timed_is_the_one_that_is_measured_later(model, folde
 def test_another_effort_goes_on_from_a_base_that_was_kept(model, folder):
     learner, data = LEARNERS[model], people(300)
     retained = data.select(np.arange(len(data)) >= 20)
-    first = Trainings(data, Seeded(1), Kept.of_run(takes=False))
+    first = Trainings(data, Seeded(1), RunCache.of_run(reads=False))
     first.honour(EUPG(ProbabilisticKAnonymity(5), learner, 4, 1), retained)
     method = EUPG(ProbabilisticKAnonymity(5), learner, 4, 3)
-    later = Trainings(data, Seeded(1), Kept.of_run())
+    later = Trainings(data, Seeded(1), RunCache.of_run())
     later._base = lambda method: never()
     found, alone = later.honour(method, retained), Trainings(data, Seeded(1)).honour(method, retained)
     np.testing.assert_array_equal(found.after.predict_proba(data.X), alone.after.predict_proba(data.X))
@@ -171,7 +162,7 @@ def test_another_effort_goes_on_from_a_base_that_was_kept(model, folder):
 def test_nothing_is_taken_from_another_request(change, folder):
     learner, data = LEARNERS["xgboost"], people(300)
     retained, method = data.select(np.arange(len(data)) >= 20), Retrain(learner, 4)
-    Trainings(data, Seeded(1), Kept.of_run()).honour(method, retained)
+    Trainings(data, Seeded(1), RunCache.of_run()).honour(method, retained)
     kept = len(list(folder.iterdir()))
     rng = Seeded(2) if change == "seed" else Seeded(1)
     if change == "records":
@@ -181,7 +172,7 @@ def test_nothing_is_taken_from_another_request(change, folder):
         retained = data.select(np.arange(len(data)) >= 30)
     if change == "method":
         method = Retrain(learner, 5)
-    Trainings(data, rng, Kept.of_run()).honour(method, retained)
+    Trainings(data, rng, RunCache.of_run()).honour(method, retained)
     assert len(list(folder.iterdir())) > kept
 
 
@@ -252,5 +243,5 @@ def test_audits_of_a_protection_use_references_that_are_protected_alike(measured
     )
     ((_, found),) = measured.measure([cell])
     assert isinstance(asked[0], EUPG)
-    assert asked[0].mechanism == ProbabilisticKAnonymity(30)
+    assert asked[0].mechanism == ProbabilisticKAnonymity(30, MDAV())
     assert ("audit" if measured is base else "never seen raw") in found.metrics

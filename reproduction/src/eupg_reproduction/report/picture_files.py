@@ -1,28 +1,12 @@
-"""What lies beside the results file about pictures: what blocks show, and how the better recipe was found.
+"""Two files about pictures beside the results: what permuted blocks reveal, and the search for a better recipe.
 
-``block_linkage.json``, by ``python -m benchmarks.block_linkage``, is a list with one object per size of a block. One
-adversary holds an original picture, cuts it into blocks of ``block`` × ``block`` pixels, and looks for the same blocks
-at the same places in the protected pictures; another holds these alone and puts blocks together by their edges.
-``pictures`` and ``originals`` are counts: pictures in a release, and originals that were looked for, over all releases.
-The others are percentages, ``_low`` and ``_high`` the ends of 95 % intervals:
+``block_linkage.json`` (``python -m benchmarks.block_linkage``) has one object per block size. One adversary cuts an
+original picture into blocks and looks for them in the protected pictures; another joins protected blocks by their
+edges. Its fields are those of :class:`Linkage`.
 
-``unique_blocks``
-    of the picture's blocks, those that occur exactly once in the release: whoever has the original knows where they are
-``best_match``
-    of the picture's blocks, those in the one released picture that holds most of them, on average over pictures
-``linked``
-    of the pictures, those whose released record is the one with most of their blocks in common
-``bound``
-    what ``linked`` may be at most by the claim: 100 / k
-``edges``
-    of the blocks, those whose true right-hand neighbour is the candidate of the group with the nearest edge; to guess
-    gives ``bound`` here too
-``rows``
-    of the rows of blocks, those that are put together from end to end that way
-
-``search_resnet.jsonl``, by ``python -m benchmarks.search_resnet``, has one line per run. ``what`` has the base that was
-trained, or the start and what was changed of the paper's recipe, with a ``variant`` where the paper leaves open how it
-trained; ``held_out`` is the accuracy on held-out training pictures.
+``search_resnet.jsonl`` (``python -m benchmarks.search_resnet``) has one line per run. ``what`` names the base that was
+trained, or the start and the changes to the paper's recipe, with a ``variant`` if the paper leaves open how it trained;
+``held_out`` is the accuracy on held-out training pictures.
 """
 
 from __future__ import annotations
@@ -43,7 +27,14 @@ BASE, SCRATCH, _ALONE = "k=30, blocks 8×8", "from scratch", "alone"
 
 
 class Linkage(NamedTuple):
-    """What two adversaries find at one block size: two counts, then percentages."""
+    """What two adversaries find at one block size; percentages, with the ends of 95 % intervals.
+
+    ``pictures`` and ``originals`` count the pictures in a release and the originals that were looked for.
+    ``unique_blocks``: blocks of the picture that occur exactly once in the release. ``best_match``: blocks in the
+    released picture that holds most of them. ``linked``: pictures whose released record is that one; ``bound`` is 100 /
+    k. ``edges``: blocks whose right-hand neighbour has the nearest edge in the group. ``rows``: rows of blocks rebuilt
+    so.
+    """
 
     pictures: float
     originals: float
@@ -60,7 +51,7 @@ class Linkage(NamedTuple):
 
 
 def read_linkage(folder: Path) -> dict[int, Linkage]:
-    """Read what was found by size of a block; nothing where there is no such file in the folder."""
+    """Read the results by block size; empty without the file."""
     path = folder / LINKAGE
     if not path.is_file():
         return {}
@@ -74,7 +65,7 @@ def read_linkage(folder: Path) -> dict[int, Linkage]:
 
 @dataclass(frozen=True)
 class Searched:
-    """Accuracy on held-out pictures: of recipes by start, of further bases alone and by recipe, and of variants."""
+    """Accuracy on held-out pictures: of recipes by start, of further bases by recipe, and of variants by start."""
 
     recipes: dict[str, dict[str, float]] = field(default_factory=dict)
     bases: dict[str, dict[str, float]] = field(default_factory=dict)
@@ -82,7 +73,7 @@ class Searched:
 
 
 def read_search(folder: Path) -> Searched:
-    """Read what was found; nothing where there is no file."""
+    """Read the search; empty without the file."""
     path, searched = folder / SEARCH, Searched()
     if not path.is_file():
         return searched
@@ -104,7 +95,7 @@ def _put(searched: Searched, what: dict[str, Any], held_out: float) -> None:
     if variant:
         searched.variants.setdefault(start, {}).setdefault(variant, {})[recipe_words(what)] = held_out
     elif base == BASE:
-        # A search that goes on later trains its base again, and what follows starts there.
+        # A search that is continued trains its base again and starts from it.
         count = sum(name.startswith("the base alone") for name in searched.recipes)
         name = "the base alone" + (f", training {count + 1}" if count else "")
         searched.recipes[name] = {BASE: held_out}
@@ -119,7 +110,7 @@ def _put(searched: Searched, what: dict[str, Any], held_out: float) -> None:
 def search_tables(searched: Searched) -> dict[str, pd.DataFrame]:
     """Return the tables of recipes, bases and variants."""
     used = recipe_words(BETTER)
-    means = {words: sum(by.values()) / 2 for words, by in searched.recipes.items() if len(by) == 2}
+    means = _means(searched)
     recipes = [
         {
             "recipe": f"**{words}**" if words == used else words,
@@ -139,18 +130,22 @@ def search_tables(searched: Searched) -> dict[str, pd.DataFrame]:
 
 
 def search_rank(searched: Searched) -> str:
-    """Say where the recipe that was used stands among those tried, by the mean of both starts."""
-    means = {words: sum(by.values()) / 2 for words, by in searched.recipes.items() if len(by) == 2}
+    """Return the rank of the recipe in use among those tried, by the mean of both starts."""
+    means = _means(searched)
     used = means.get(recipe_words(BETTER))
     if used is None:
         return MISSING
     rank = 1 + sum(mean > used for mean in means.values())
     words = "the best" if rank == 1 else f"number {rank}"
-    return f"{words} of the {len(means)} recipes that were tried from both"
+    return f"{words} of the {len(means)} recipes tried from both starts"
+
+
+def _means(searched: Searched) -> dict[str, float]:
+    return {words: sum(by.values()) / 2 for words, by in searched.recipes.items() if len(by) == 2}
 
 
 def _variants(searched: Searched) -> pd.DataFrame:
-    """Return the table of what the paper may have done otherwise: by its recipe and, in brackets, by the better one."""
+    """Return what the paper may have done differently: by its recipe and, in brackets, by the better one."""
     columns = list(dict.fromkeys(variant for by in searched.variants.values() for variant in by))
     scratch = {words: by[SCRATCH] for words, by in searched.recipes.items() if SCRATCH in by}
     rows = []
@@ -164,6 +159,6 @@ def _one(value: float | None) -> str:
     return NONE if value is None else f"{value:.1f}"
 
 
-def _both(found: dict[str, float]) -> str:
-    better = found.get(recipe_words(BETTER))
-    return _one(found.get(recipe_words({}))) + ("" if better is None else f" ({better:.1f})")
+def _both(by_recipe: dict[str, float]) -> str:
+    better = by_recipe.get(recipe_words(BETTER))
+    return _one(by_recipe.get(recipe_words({}))) + ("" if better is None else f" ({better:.1f})")

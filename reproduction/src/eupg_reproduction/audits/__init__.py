@@ -1,0 +1,1 @@
+"""Audits that only the reproduction runs: permuted blocks of pictures, and KLOM."""
