@@ -3,13 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python compiles a module when it is first imported; pip would compile all of them, used or not.
+INSTALL := $(PIP) install --quiet --no-compile
 # The paper's data sets, where they lie beside the checkout; EUPG_DATA wins if it is set.
 SHARED := $(wildcard ../shared/data)
 export EUPG_DATA ?= $(abspath $(SHARED))
 
-.PHONY: demo test coverage lint docs check dist bench soak clean help
+.PHONY: demo serve test coverage lint docs check dist bench soak clean help
 help:
 	@echo "make demo      one person's erasure on real data, with a page of results"
+	@echo "make serve     the service with two models and requests in it, on this machine"
 	@echo "make test      all tests"
 	@echo "make coverage  all tests, and a floor under the share of lines that they run"
 	@echo "make lint      style, types and import rules"
@@ -22,16 +25,16 @@ help:
 demo: $(VENV)/.demo
 	$(BIN)/eupg demo
 
+serve: $(VENV)/.test
+	$(BIN)/eupg serve --demo build/service
+
 test: $(VENV)/.test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-# A tracer doubles the time of Python code. Tests that repeat what others reach, or that start processes, run without it.
-# Each test runs once: these two commands together are `make test`.
-UNTRACED := tests/e2e tests/statistical
-coverage: $(VENV)/.test
+# The same tests, each once: tests/conftest.py says in which of them the tracer is off.
+coverage:
 	mkdir -p build
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal tests src/eupg $(UNTRACED:%=--ignore=%) --cov
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal $(UNTRACED) reproduction/tests reproduction/src
+	PYTEST_ADDOPTS=--cov $(MAKE) test
 
 lint: $(VENV)/.test
 	$(BIN)/ruff check
@@ -62,15 +65,15 @@ $(VENV)/.venv:
 	@touch $@
 
 $(VENV)/.demo: requirements/demo.txt pyproject.toml | $(VENV)/.venv
-	$(PIP) install --quiet -r requirements/demo.txt
-	$(PIP) install --quiet --no-deps --no-build-isolation -e .
+	$(INSTALL) -r requirements/demo.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt requirements/demo.txt pyproject.toml reproduction/pyproject.toml | $(VENV)/.venv
-	$(PIP) install --quiet -r requirements/test.txt
-	$(PIP) install --quiet --no-deps --no-build-isolation -e . -e reproduction
+	$(INSTALL) -r requirements/test.txt
+	$(INSTALL) --no-deps --no-build-isolation -e . -e reproduction
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.docs: requirements/docs.txt $(VENV)/.test
-	$(PIP) install --quiet -r requirements/docs.txt
+	$(INSTALL) -r requirements/docs.txt
 	@touch $@
