@@ -106,7 +106,7 @@ class Site:
         if role is not None:
             page.goto("/sign-in")
             page.get_by_role("button", name=str(role)).click()
-            page.wait_for_load_state()
+            shown(page.get_by_role("button", name="Sign out"))
         yield page
         context.close()
         assert wrong == []
@@ -137,6 +137,11 @@ class Site:
         }
 
 
+def shown(locator: Any) -> None:
+    """Wait until an element is visible: a click returns before the page that it leads to is there."""
+    locator.wait_for(state="visible")
+
+
 def test_new_officer_finds_the_overdue_request_and_ends_with_a_certificate_that_verifies(site, tmp_path):
     with site.visit(accept_downloads=True) as page:
         page.goto("/")
@@ -149,7 +154,7 @@ def test_new_officer_finds_the_overdue_request_and_ends_with_a_certificate_that_
         # The worker takes it up, and the page follows by itself.
         page.get_by_text("Carried out, certified").first.wait_for()
         models = page.get_by_role("region", name="Each model")
-        assert models.get_by_text("Erased", exact=True).count() == 2
+        playwright.expect(models.get_by_text("Erased", exact=True)).to_have_count(2, timeout=15_000)
         page.get_by_role("link", name="View the certificate").click()
         with page.expect_download() as download:
             page.get_by_role("link", name="Download the signed file").click()
@@ -158,9 +163,9 @@ def test_new_officer_finds_the_overdue_request_and_ends_with_a_certificate_that_
         page.get_by_role("contentinfo").get_by_role("link", name="Verify a certificate").click()
         page.get_by_label("Certificate").set_input_files(file)
         page.get_by_role("button", name="Verify").click()
-        assert page.get_by_role("heading", name="Genuine").is_visible()
+        shown(page.get_by_role("heading", name="Genuine"))
         page.get_by_role("button", name="Sign out").click()
-        assert page.get_by_role("banner").get_by_role("link", name="Sign in").is_visible()
+        shown(page.get_by_role("banner").get_by_role("link", name="Sign in"))
 
 
 def test_person_asks_confirms_and_withdraws_without_scripts(site):
@@ -168,16 +173,16 @@ def test_person_asks_confirms_and_withdraws_without_scripts(site):
         page.goto("/erasure")
         page.get_by_label("Subject").fill("nobody here")
         page.get_by_role("button", name="Send").click()
-        assert page.get_by_role("alert").get_by_role("link", name="Enter an e-mail address").is_visible()
+        shown(page.get_by_role("alert").get_by_role("link", name="Enter an e-mail address"))
         page.get_by_label("E-mail address").fill("someone@example.org")
         page.get_by_role("button", name="Send").click()
         page.get_by_role("link", name="Read the message here").click()
         page.get_by_role("link", name="/erasure/confirm/").first.click()
         page.get_by_role("button", name="Confirm").click()
-        assert page.get_by_role("heading", name="We have received your request").is_visible()
+        shown(page.get_by_role("heading", name="We have received your request"))
         page.get_by_text("Withdraw the request").click()
         page.get_by_role("button", name="Withdraw").click()
-        assert page.get_by_role("heading", name="You have withdrawn your request").is_visible()
+        shown(page.get_by_role("heading", name="You have withdrawn your request"))
 
 
 def test_officer_filters_chooses_all_and_drops_a_file_with_scripts(site):
@@ -198,7 +203,7 @@ def test_officer_filters_chooses_all_and_drops_a_file_with_scripts(site):
             document.querySelector("[data-drop]").dispatchEvent(new DragEvent("drop", {dataTransfer: files})); }"""
         )
         page.get_by_role("button", name="Verify").click()
-        assert page.get_by_role("heading", name="Not a valid certificate").is_visible()
+        shown(page.get_by_role("heading", name="Not a valid certificate"))
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="needs npm ci --prefix tests/service/axe")
@@ -212,7 +217,7 @@ def test_every_page_is_accessible_in_light_and_dark_and_fits_a_narrow_screen(sit
             if role is ServiceRole.REVIEW:
                 page.goto(f"/requests/{site.names['waiting']}")
                 page.get_by_role("button", name="Reject").click()
-                assert page.get_by_role("alert").is_visible()
+                shown(page.get_by_role("alert"))
                 _check(page, "a form with an error", rules)
 
 
