@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from eupg.certify.bundle import Bundle, is_bundle
 from eupg.certify.canonical import read_json
@@ -31,8 +31,6 @@ _CONTEXT = [
     {name: _VOCABULARY + name for name in (*_TYPES, *_SENTENCES, "contact", "reference")}
     | {"certificate": {"@id": f"{_VOCABULARY}certificate", "@type": "@json"}},
 ]
-_TYPE = ["VerifiableCredential", "ErasureCertificate"]
-_BUNDLE_TYPE = ["VerifiableCredential", "ErasureBundle"]
 _BUNDLE_CONTEXT = [
     _VERSION_2,
     {name: _VOCABULARY + name for name in ("Erasure", "ErasureBundle", "done", "notCovered", "contact", "reference")}
@@ -40,7 +38,50 @@ _BUNDLE_CONTEXT = [
 ]
 
 
-class Credential:
+class _SignedDocument:
+    """A credential of one kind as plain values with its proof, and what it was issued for."""
+
+    types: ClassVar[list[str]]
+    # The place of the certificate or bundle in the credential's subject.
+    place: ClassVar[str]
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        if not self.describes(document):
+            raise CertificateInvalid(
+                f"expected a credential of the types {', '.join(self.types)}, found another document"
+            )
+        self.document = dict(document)
+
+    @classmethod
+    def describes(cls, values: object) -> bool:
+        """Tell whether values are those of a credential of this kind."""
+        return isinstance(values, Mapping) and "@context" in values and values.get("type") == cls.types
+
+    @property
+    def _content(self) -> Mapping[str, Any]:
+        subject = self.document.get("credentialSubject")
+        values = subject.get(self.place) if isinstance(subject, Mapping) else None
+        return values if isinstance(values, Mapping) else {}
+
+    @property
+    def key(self) -> PublicKey:
+        """The key that signed; it is part of the file, so it does not prove who signed."""
+        proof = self.document.get("proof")
+        return key_named(proof.get("verificationMethod") if isinstance(proof, Mapping) else None)
+
+    def save(self, path: str | Path) -> None:
+        """Write the credential to a file, entirely or not at all."""
+        text = json.dumps(self.document, ensure_ascii=False, indent=2) + "\n"
+        write_atomically(Path(path), text.encode(), mode=0o644)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Self:
+        """Read a credential from a file; the proof is for ``verify`` to check."""
+        with _naming(path):
+            return cls(read_json(read_file(path)))
+
+
+class Credential(_SignedDocument):
     """A certificate as a Verifiable Credential; :func:`eupg.verify` checks it as it checks a certificate.
 
     Parameters
@@ -49,13 +90,12 @@ class Credential:
         The credential as plain values, with its proof.
     """
 
+    types: ClassVar[list[str]] = ["VerifiableCredential", "ErasureCertificate"]
+    place = "certificate"
+
     def __init__(self, document: Mapping[str, Any]) -> None:
-        if not is_credential(document):
-            raise CertificateInvalid(f"expected a credential of the types {', '.join(_TYPE)}, found another document")
-        self.document = dict(document)
-        subject = self.document.get("credentialSubject")
-        values = subject.get("certificate") if isinstance(subject, Mapping) else None
-        self.certificate = Certificate.from_json(values if isinstance(values, Mapping) else {})
+        super().__init__(document)
+        self.certificate = Certificate.from_json(self._content)
 
     @classmethod
     def of(cls, certificate: Certificate, key: SigningKey) -> Self:
@@ -67,7 +107,7 @@ class Credential:
             )
         document = {
             "@context": _CONTEXT,
-            "type": _TYPE,
+            "type": cls.types,
             "issuer": _issuer(certificate),
             "validFrom": body.issued,
             "credentialSubject": {
@@ -82,12 +122,6 @@ class Credential:
             },
         }
         return cls(add_proof(document, key, created=body.issued))
-
-    @property
-    def key(self) -> PublicKey:
-        """The key that signed; it is part of the file, so it does not prove who signed."""
-        proof = self.document.get("proof")
-        return key_named(proof.get("verificationMethod") if isinstance(proof, Mapping) else None)
 
     def check(self, key: PublicKey) -> None:
         """Check the proof, and that the credential agrees with its certificate; that one is for ``verify`` to check."""
@@ -106,26 +140,8 @@ class Credential:
     def __repr__(self) -> str:
         return f"Credential({self.certificate!r})"
 
-    def save(self, path: str | Path) -> None:
-        """Write the credential to a file, entirely or not at all."""
-        text = json.dumps(self.document, ensure_ascii=False, indent=2) + "\n"
-        write_atomically(Path(path), text.encode(), mode=0o644)
 
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """Read a credential from a file; the proof is for ``verify`` to check."""
-        try:
-            return cls(read_json(read_file(path)))
-        except CertificateInvalid as error:
-            raise CertificateInvalid(f"{path}: {error}") from error
-
-
-def is_credential(values: object) -> bool:
-    """Tell whether values are those of a credential of this kind."""
-    return isinstance(values, Mapping) and "@context" in values and values.get("type") == _TYPE
-
-
-class BundleCredential:
+class BundleCredential(_SignedDocument):
     """A bundle as a Verifiable Credential; :func:`eupg.verify` checks it as it checks a bundle.
 
     Parameters
@@ -134,13 +150,12 @@ class BundleCredential:
         The credential as plain values, with its proof.
     """
 
+    types: ClassVar[list[str]] = ["VerifiableCredential", "ErasureBundle"]
+    place = "bundle"
+
     def __init__(self, document: Mapping[str, Any]) -> None:
-        if not is_bundle_credential(document):
-            raise CertificateInvalid(f"expected a credential of the types {', '.join(_BUNDLE_TYPE)}, found another")
-        self.document = dict(document)
-        subject = self.document.get("credentialSubject")
-        values = subject.get("bundle") if isinstance(subject, Mapping) else None
-        self.bundle = Bundle.from_json(values if isinstance(values, Mapping) else {})
+        super().__init__(document)
+        self.bundle = Bundle.from_json(self._content)
 
     @classmethod
     def of(cls, bundle: Bundle, key: Signer) -> Self:
@@ -150,8 +165,8 @@ class BundleCredential:
         body = bundle.body
         document = {
             "@context": _BUNDLE_CONTEXT,
-            "type": _BUNDLE_TYPE,
-            "issuer": _bundle_issuer(bundle),
+            "type": cls.types,
+            "issuer": _issuer(bundle),
             "validFrom": body.issued,
             "credentialSubject": {
                 "type": "Erasure",
@@ -162,18 +177,12 @@ class BundleCredential:
         }
         return cls(add_proof(document, key, created=body.issued))
 
-    @property
-    def key(self) -> PublicKey:
-        """The key that signed; it is part of the file, so it does not prove who signed."""
-        proof = self.document.get("proof")
-        return key_named(proof.get("verificationMethod") if isinstance(proof, Mapping) else None)
-
     def check(self, key: PublicKey) -> None:
         """Check the proof, and that the credential agrees with its bundle."""
         check_proof(self.document, key)
         body, subject = self.bundle.body, self.document["credentialSubject"]
         same = (
-            self.document.get("issuer") == _bundle_issuer(self.bundle)
+            self.document.get("issuer") == _issuer(self.bundle)
             and self.document.get("validFrom") == body.issued
             and subject.get("done") == body.sentence()
             and subject.get("notCovered") == list(body.not_covered)
@@ -183,34 +192,28 @@ class BundleCredential:
             raise CertificateInvalid("the credential and the bundle in it disagree about issuer, time or content")
 
 
-def is_bundle_credential(values: object) -> bool:
-    """Tell whether values are those of a bundle's credential."""
-    return isinstance(values, Mapping) and "@context" in values and values.get("type") == _BUNDLE_TYPE
-
-
 def load(path: str | Path) -> Certificate | Credential | Bundle | BundleCredential:
     """Read a certificate, a bundle, or the credential of either, whichever the file holds."""
     with contextlib.suppress(ValueError, RecursionError):
         values = json.loads(read_file(path))
-        if is_credential(values):
-            return Credential.load(path)
-        if is_bundle(values) or is_bundle_credential(values):
-            return _load_bundle(path, credential=not is_bundle(values))
+        for kind in (Credential, BundleCredential):
+            if kind.describes(values):
+                return kind.load(path)
+        if is_bundle(values):
+            with _naming(path):
+                return Bundle.load(path)
     return Certificate.load(path)
 
 
-def _load_bundle(path: str | Path, *, credential: bool) -> Bundle | BundleCredential:
+@contextlib.contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """Name the file in the message of a refusal."""
     try:
-        return BundleCredential(read_json(read_file(path))) if credential else Bundle.load(path)
+        yield
     except CertificateInvalid as error:
         raise CertificateInvalid(f"{path}: {error}") from error
 
 
-def _bundle_issuer(bundle: Bundle) -> dict[str, str]:
-    named = bundle.body.issuer
-    return {"id": did_key(bundle.key), **({} if named is None else named.to_json())}
-
-
-def _issuer(certificate: Certificate) -> dict[str, str]:
-    named = certificate.body.issuer
-    return {"id": did_key(certificate.key), **({} if named is None else named.to_json())}
+def _issuer(signed: Certificate | Bundle) -> dict[str, str]:
+    named = signed.body.issuer
+    return {"id": did_key(signed.key), **({} if named is None else named.to_json())}

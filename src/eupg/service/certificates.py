@@ -12,7 +12,7 @@ from sqlalchemy import select
 
 from eupg.certify.body import LedgerHead
 from eupg.certify.bundle import Bundle, BundledOutcome, BundledRequest, BundledWorkspace, bundle_page
-from eupg.certify.credential import BundleCredential, is_bundle_credential
+from eupg.certify.credential import BundleCredential
 from eupg.certify.issuer import Issuer
 from eupg.certify.keys import PublicKey, Signer
 from eupg.certify.verification import verify
@@ -80,7 +80,7 @@ class Certificates:
     def verify_json(self, values: Mapping[str, Any]) -> str | None:
         """Check a bundle or its credential with the key of this service; return what is wrong, or None."""
         try:
-            read = BundleCredential(values) if is_bundle_credential(values) else Bundle.from_json(values)
+            read = BundleCredential(values) if BundleCredential.describes(values) else Bundle.from_json(values)
             verify(read, key=self.public_key())
         except CertificateInvalid as error:
             return str(error)

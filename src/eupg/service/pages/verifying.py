@@ -11,7 +11,7 @@ from fastapi.responses import Response
 from eupg.certify.bundle import Bundle, is_bundle
 from eupg.certify.canonical import read_json
 from eupg.certify.certificate import Certificate
-from eupg.certify.credential import BundleCredential, Credential, is_bundle_credential, is_credential
+from eupg.certify.credential import BundleCredential, Credential
 from eupg.certify.keys import PublicKey
 from eupg.certify.statement import done
 from eupg.certify.verification import Signed, verify, verify_integrity
@@ -80,9 +80,9 @@ def _read(content: bytes) -> Signed:
         raise CertificateInvalid("this is not a certificate: expected a JSON file as it was issued") from error
     if is_bundle(values):
         return Bundle.from_bytes(content)
-    if is_bundle_credential(values):
+    if BundleCredential.describes(values):
         return BundleCredential(read_json(content))
-    if is_credential(values):
+    if Credential.describes(values):
         return Credential(read_json(content))
     return Certificate.from_bytes(content)
 
