@@ -4,7 +4,7 @@ import numpy as np
 
 from benchmarks.bench_mlp import table
 from benchmarks.timing import Result, median_s
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping
 from eupg.learn.torch.learner import TorchLearner
 
 EPOCHS = 5

@@ -27,7 +27,7 @@ from eupg.data.score import accuracy
 from eupg.forget.certified_sp import CertifiedSP
 from eupg.forget.retrain import Retrain
 from eupg.learn.learner import Model
-from eupg.learn.noisy_steps import GradientClipping
+from eupg.learn.noisy_finetuning import GradientClipping
 from eupg.learn.torch import training
 from eupg.rng import Seeded
 from eupg_reproduction.picture_methods import changed, device, mechanism, resnet18_finetuner, resnet18_learner

@@ -20,7 +20,7 @@ from eupg.guarantees import Unit
 from eupg.learn import LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.learn.leaves.leaf_ridge import LeafRidge
 from eupg.learn.leaves.ridge import ridge_scores
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping
 from eupg.protect import LocalDP, ProbabilisticKAnonymity, Unprotected
 from eupg.protect.release import Release
 from eupg.rng import Seeded

@@ -18,8 +18,9 @@ from eupg.data.schema import Schema
 from eupg.errors import DataError, NothingRetained, ParameterError, UnknownRecord
 from eupg.forget.certified_sp import CertifiedSP
 from eupg.guarantees import CertifiedUnlearning
+from eupg.guarantees.gaussian import gaussian_delta, gaussian_epsilon
 from eupg.learn import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping, gaussian_delta, gaussian_epsilon
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping
 from forget.families import late
 from people import SCHEMA, people
 from statistical.refuting import RARE

@@ -29,11 +29,11 @@ from eupg.forget.private_trees.budget import Budget, GaussianBudget, LaplaceBudg
 from eupg.forget.private_trees.sweeps import PrivateSweeps
 from eupg.forget.private_trees.training import PrivateDescent
 from eupg.guarantees import Neighbours, Unit
+from eupg.guarantees.gaussian import gaussian_delta
 from eupg.guarantees.wording import REQUESTS_APART, as_sentence
 from eupg.learn import LeafLearner, SklearnLearner, XGBoostLearner
 from eupg.learn.leaves.cells import LeafCells
 from eupg.learn.leaves.grids import histogram_grids, private_cells
-from eupg.learn.noisy_steps import gaussian_delta
 from eupg.manage.budget import Spent
 from eupg.manage.description import describe, rebuild
 from eupg.protect import DPSynthesis

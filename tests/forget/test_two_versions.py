@@ -15,7 +15,7 @@ import xgboost as xgb
 from eupg import EUPG, SISA, Retrain, Seeded
 from eupg.forget import CertifiedSP
 from eupg.learn import MLP, LightGBMLearner, SklearnLearner, TorchLearner, XGBoostLearner
-from eupg.learn.noisy_steps import GradientClipping
+from eupg.learn.noisy_finetuning import GradientClipping
 from eupg.protect import DPSynthesis, LocalDP, ProbabilisticKAnonymity
 from people import SCHEMA, people
 

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping, gaussian_delta, gaussian_epsilon, gaussian_ratio
+from eupg.guarantees.gaussian import gaussian_delta, gaussian_epsilon, gaussian_ratio
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping
 
 GOLDEN = json.loads((Path(__file__).parent / "gaussian_accounting.json").read_text(encoding="utf-8"))
 CASES = GOLDEN["gaussian"]["cases"]

@@ -25,8 +25,9 @@ from eupg.data.attribute import Categorical, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.data.schema import Schema
 from eupg.forget.certified_sp import CertifiedSP
+from eupg.guarantees.gaussian import gaussian_ratio
 from eupg.learn import TorchLearner
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping, gaussian_ratio
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping
 from eupg.learn.torch.noisy import train_noisily
 from eupg.learn.torch.optimiser import TrainingRule
 from eupg.learn.torch.training import threads_for

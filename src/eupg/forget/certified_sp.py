@@ -1,4 +1,4 @@
-"""Certified-SP: forget by noisy fine-tuning on the retained records (Koloskova et al. 2025), with a true (ε, δ)."""
+"""Certified-SP (stochastic post-processing): forget by noisy fine-tuning with a true (ε, δ); Koloskova et al. 2025."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from eupg.forget.durable import KeptState, ServedAlone
 from eupg.forget.released import HistoryElsewhere, Released
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.guarantees import CertifiedUnlearning
+from eupg.guarantees.gaussian import gaussian_epsilon
 from eupg.guarantees.wording import REQUESTS_APART
 from eupg.learn.learner import Learner, Model, check_learner, check_settings
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping, NoisyLearner, NoisySteps, gaussian_epsilon
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping, NoisyLearner, NoisySteps
 from eupg.rng import Randomness
 from eupg.validation import check_below_one
 

@@ -4,8 +4,8 @@ from .learner import Model as Model
 from .leaves.leaf_ridge import LeafRidge as LeafRidge
 from .leaves.learner import LeafLearner as LeafLearner
 from .lightgbm import LightGBMLearner as LightGBMLearner
-from .noisy_steps import GradientClipping as GradientClipping
-from .noisy_steps import ModelClipping as ModelClipping
+from .noisy_finetuning import GradientClipping as GradientClipping
+from .noisy_finetuning import ModelClipping as ModelClipping
 from .sklearn import SklearnLearner as SklearnLearner
 from .torch.augment import Augment as Augment
 from .torch.learner import TorchLearner as TorchLearner

@@ -15,7 +15,7 @@ from dp_accounting import NeighboringRelation
 from dp_accounting.pld import privacy_loss_distribution
 
 from eupg.errors import ParameterError
-from eupg.learn.noisy_steps import gaussian_ratio
+from eupg.guarantees.gaussian import gaussian_ratio
 
 # The grid of privacy losses: finer is tighter and slower, never less safe.
 _GRID = 1e-3

@@ -23,7 +23,7 @@ from eupg.forget.certified_sp import CertifiedSP
 from eupg.forget.eupg import EUPG
 from eupg.forget.retrain import Retrain
 from eupg.forget.sisa.method import SISA
-from eupg.learn.noisy_steps import GradientClipping
+from eupg.learn.noisy_finetuning import GradientClipping
 from eupg.learn.torch import captured, training
 from eupg.learn.torch.augment import Augment
 from eupg.learn.torch.inputs import PictureReader, Pictures

@@ -16,8 +16,8 @@ from torch.nn.functional import cross_entropy
 
 from eupg.data.encode import Encoder
 from eupg.errors import ParameterError
+from eupg.guarantees.gaussian import gaussian_epsilon
 from eupg.learn import TorchLearner
-from eupg.learn.noisy_steps import gaussian_epsilon
 from eupg.learn.sampled_gaussian import least_noise, sampled_epsilon
 from eupg.learn.torch import dp_sgd
 from eupg.learn.torch.dp_sgd import PrivateSteps, check_network, fit_privately, train_privately

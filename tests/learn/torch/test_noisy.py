@@ -17,8 +17,9 @@ from torch import nn
 
 from eupg.data.encode import Encoder
 from eupg.errors import DataError, ParameterError
+from eupg.guarantees.gaussian import gaussian_epsilon, gaussian_ratio
 from eupg.learn import MLP, TorchLearner
-from eupg.learn.noisy_steps import GradientClipping, ModelClipping, gaussian_epsilon, gaussian_ratio
+from eupg.learn.noisy_finetuning import GradientClipping, ModelClipping
 from eupg.learn.torch.noisy import train_noisily
 from eupg.learn.torch.optimiser import TrainingRule
 from eupg.rng import Secret

@@ -19,7 +19,7 @@ from eupg.errors import DataError, ModelFileError, ParameterError
 from eupg.learn import MLP, TorchLearner
 from eupg.learn.envelope import read_model
 from eupg.learn.learner import Staged
-from eupg.learn.noisy_steps import GradientClipping
+from eupg.learn.noisy_finetuning import GradientClipping
 from eupg.learn.torch import learner as torch_learner
 from eupg.learn.torch.augment import Augment
 from eupg.learn.torch.inputs import Pictures

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 
 from eupg.errors import ParameterError
-from eupg.learn.noisy_steps import gaussian_delta
+from eupg.guarantees.gaussian import gaussian_delta
 from eupg.protect.synthesis.budget import Budget, Noise, concentrated
 from eupg.protect.synthesis.questions import Binned, choose_tree
 from eupg.rng import Seeded

@@ -12,8 +12,8 @@ from eupg.errors import ParameterError
 from eupg.forget.private_trees.answers import MOST_DRAWS
 from eupg.forget.private_trees.budget import Budget, GaussianBudget, LaplaceBudget
 from eupg.forget.protected_training import UnitBudget
+from eupg.guarantees.gaussian import gaussian_ratio
 from eupg.learn.learner import check_settings
-from eupg.learn.noisy_steps import gaussian_ratio
 from eupg.protect.noise.discrete import Whole
 from eupg.protect.noise.fast import distance
 from eupg.protect.units import random_rank, units_of

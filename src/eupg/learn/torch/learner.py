@@ -31,7 +31,7 @@ from eupg.learn.learner import (
     own_start,
     total_effort,
 )
-from eupg.learn.noisy_steps import NoisySteps
+from eupg.learn.noisy_finetuning import NoisySteps
 from eupg.learn.torch.augment import Augment
 from eupg.learn.torch.inputs import Inputs, PictureReader, Pictures, steps_in
 from eupg.learn.torch.networks import MLP, Corrected

@@ -1,4 +1,4 @@
-"""The loop of :mod:`eupg.learn.noisy_steps`: weights and gradients are clipped, and every step adds fresh noise."""
+"""The loop of :mod:`eupg.learn.noisy_finetuning`: weights and gradients are clipped; each step adds fresh noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
 from eupg.errors import DataError
-from eupg.learn.noisy_steps import GradientClipping, NoisySteps
+from eupg.learn.noisy_finetuning import GradientClipping, NoisySteps
 from eupg.learn.torch.batch_gradient import gradient_of
 from eupg.learn.torch.inputs import Inputs, Pictures, batches, reading, shuffled
 from eupg.learn.torch.optimiser import TrainingRule

@@ -1,4 +1,4 @@
-"""Noisy steps that forget where they began: how they move, and how distinguishable their ends are.
+"""Noisy fine-tuning that forgets where it began: how its steps move, and how much noise a claim needs.
 
 Two runs of the same steps on the same examples, from two different starting points, end in distributions that overlap
 more, the more noise is added on the way (Koloskova et al., "Certified unlearning for neural networks"). A learner with
@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr
 
 from eupg.data.dataset import Examples
 from eupg.errors import ParameterError
+from eupg.guarantees.gaussian import gaussian_epsilon, gaussian_ratio
 from eupg.learn.learner import Model, check_settings
 
 # Calibration is a root to about 1e-12; this much more noise keeps the claim on the safe side of it.
@@ -135,48 +134,3 @@ class NoisyLearner(Protocol):
 
     def check_noisy(self, examples: Examples, *, effort: int, noise: NoisySteps) -> None:
         """Refuse a network that passes on more than its trainable weights, and more steps than the effort has."""
-
-
-def gaussian_delta(ratio: float, epsilon: float) -> float:
-    """Return δ(ε) of two normal distributions with spread 1 and distance ``ratio`` (Balle and Wang 2018).
-
-    Examples
-    --------
-    >>> round(gaussian_delta(1.0, 0.0), 6)  # the total variation distance, 2Φ(1/2) − 1
-    0.382925
-    """
-    if ratio == 0:
-        return 0.0
-    tail = math.exp(min(700.0, epsilon + float(log_ndtr(-epsilon / ratio - ratio / 2))))
-    return max(0.0, float(ndtr(-epsilon / ratio + ratio / 2)) - tail)
-
-
-def gaussian_epsilon(ratio: float, delta: float) -> float:
-    """Return the ε at which δ(ε) is ``delta``; 0 if every ε satisfies it."""
-    _check(0.0, delta)
-    if gaussian_delta(ratio, 0.0) <= delta:
-        return 0.0
-    high = 1.0
-    while gaussian_delta(ratio, high) > delta:
-        high *= 2
-    return float(brentq(lambda epsilon: gaussian_delta(ratio, epsilon) - delta, 0.0, high, xtol=1e-12))
-
-
-def gaussian_ratio(epsilon: float, delta: float) -> float:
-    """Return the largest distance, in spreads, at which (ε, δ) holds.
-
-    Examples
-    --------
-    >>> round(gaussian_ratio(1.0, 1e-5), 4)
-    0.2681
-    """
-    _check(epsilon, delta)
-    high = 1.0
-    while gaussian_delta(high, epsilon) < delta:
-        high *= 2
-    return float(brentq(lambda ratio: gaussian_delta(ratio, epsilon) - delta, 0.0, high, xtol=1e-13))
-
-
-def _check(epsilon: float, delta: float) -> None:
-    if not (0 <= epsilon < math.inf and 0 < delta < 1):
-        raise ParameterError(f"expected ε of at least 0 and δ between 0 and 1, got {epsilon!r} and {delta!r}")
