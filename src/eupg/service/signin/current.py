@@ -59,16 +59,15 @@ def actor_of(
     session: Annotated[Session | None, Depends(session_of)],
 ) -> Actor:
     """Return who calls the API; a session that changes something sends its token in a header."""
-    actor = _by_key(request, service, rates) or _by_proxy(request, service)
-    if actor is None and session is not None:
-        if request.method not in _SAFE:
-            check_csrf(request, service, session, request.headers.get(CSRF_HEADER, ""))
-        actor = session.actor
+    shown = _by_key(request, service, rates) or _by_proxy(request, service)
+    actor = shown or (None if session is None else session.actor)
     if actor is None:
-        rates.check("sign-in", _client(request))
+        rates.check("sign-in", rates.address(request))
         raise unauthenticated()
     rates.check("call", actor.id)
     request.state.actor = actor.id
+    if shown is None and session is not None and request.method not in _SAFE:
+        check_csrf(request, service, session, request.headers.get(CSRF_HEADER, ""))
     return actor
 
 
@@ -79,22 +78,22 @@ async def page_actor(
     session: Annotated[Session | None, Depends(session_of)],
 ) -> Actor:
     """Return who uses a page; a form that changes something carries the session's token in a field."""
-    actor = _by_proxy(request, service)
-    if session is not None and actor is None:
-        if request.method not in _SAFE:
-            sent = request.headers.get(CSRF_HEADER) or str((await request.form()).get(CSRF_FIELD, ""))
-            check_csrf(request, service, session, sent)
-        actor = session.actor
+    shown = _by_proxy(request, service)
+    actor = shown or (None if session is None else session.actor)
     if actor is None:
+        rates.check("stranger", rates.address(request))
         raise unauthenticated()
     rates.check("call", actor.id)
     request.state.actor = actor.id
+    if shown is None and session is not None and request.method not in _SAFE:
+        sent = request.headers.get(CSRF_HEADER) or str((await request.form(max_files=0)).get(CSRF_FIELD, ""))
+        check_csrf(request, service, session, sent)
     return actor
 
 
 def stranger(request: Request, rates: Annotated[Rates, Depends(rates_of)]) -> None:
     """Let anyone call, but not too often."""
-    rates.check("stranger", _client(request))
+    rates.check("stranger", rates.address(request))
 
 
 def check_csrf(request: Request, service: Service, session: Session, sent: str) -> None:
@@ -119,7 +118,7 @@ def _by_key(request: Request, service: Service, rates: Rates) -> Actor | None:
     actor = service.accounts.actor_of_key(key.strip()) if scheme.lower() == "bearer" else None
     if actor is None:
         # Whoever guesses keys gets slower.
-        rates.check("sign-in", _client(request))
+        rates.check("sign-in", rates.address(request))
         raise unauthenticated()
     return actor
 
@@ -131,10 +130,6 @@ def _by_proxy(request: Request, service: Service) -> Actor | None:
         # Not every browser says by Sec-Fetch-Site where a request comes from.
         check_origin(request, service)
     return actor
-
-
-def _client(request: Request) -> str:
-    return "unknown" if request.client is None else request.client.host
 
 
 CurrentService = Annotated[Service, Depends(service_of)]
