@@ -55,7 +55,7 @@ class OpenDsrRequest(BaseModel):
     status_callback_urls: Annotated[list[str], Field(max_length=5)] = []
 
 
-def domain_of(request: Request) -> Domain:
+async def domain_of(request: Request) -> Domain:
     """Return what signs answers; without it, this protocol is not spoken here."""
     domain: Domain | None = request.app.state.opendsr
     if domain is None:

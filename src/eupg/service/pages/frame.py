@@ -29,7 +29,7 @@ from eupg.service.signin.current import (
     PageActor,
     check_origin,
     csrf_token,
-    session_of,
+    find_session,
 )
 from eupg.service.signin.sessions import Session
 
@@ -103,7 +103,7 @@ def _visit_of(request: Request, service: Service, session: Session | None) -> Vi
     return Visit(request, service, actor, csrf_of(service, session.token if session else None))
 
 
-def signed_in(request: Request, service: CurrentService, session: CurrentSession, actor: PageActor) -> SignedIn:
+async def signed_in(request: Request, service: CurrentService, session: CurrentSession, actor: PageActor) -> SignedIn:
     """Return a visit of a page that needs a sign-in; the token of a form was checked by then."""
     return SignedIn(request, service, actor, csrf_of(service, session.token if session else None))
 
@@ -167,7 +167,7 @@ def _visit(request: Request) -> Visit:
     """Return the visit in which something went wrong; without the name of whoever is signed in if that is unknown."""
     service: Service = request.app.state.service
     try:
-        return _visit_of(request, service, session_of(request, service))
+        return _visit_of(request, service, find_session(request, service))
     except EupgError:
         return Visit(request, service, None, "")
 

@@ -10,6 +10,7 @@ import hmac
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
 from eupg.errors import AccessDenied
 from eupg.service.access import Actor
@@ -24,13 +25,14 @@ CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def service_of(request: Request) -> Service:
+# FastAPI calls a plain function in another thread, which costs more than these do.
+async def service_of(request: Request) -> Service:
     """Return the running service."""
     service: Service = request.app.state.service
     return service
 
 
-def rates_of(request: Request) -> Rates:
+async def rates_of(request: Request) -> Rates:
     """Return what counts calls."""
     rates: Rates = request.app.state.rates
     return rates
@@ -41,10 +43,20 @@ def cookie_name(settings: ServiceSettings) -> str:
     return "__Host-eupg" if settings.secure_cookies else "eupg-session"
 
 
-def session_of(request: Request, service: Annotated[Service, Depends(service_of)]) -> Session | None:
+async def session_of(request: Request, service: Annotated[Service, Depends(service_of)]) -> Session | None:
     """Return the session of a browser, if there is one."""
+    return None if _session_token(request, service) is None else await run_in_threadpool(find_session, request, service)
+
+
+def find_session(request: Request, service: Service) -> Session | None:
+    """Return the session of a browser, if there is one; for code that runs in a thread of its own."""
+    token = _session_token(request, service)
+    return None if token is None else service.sessions.find(token)
+
+
+def _session_token(request: Request, service: Service) -> str | None:
     token = request.cookies.get(cookie_name(service.settings))
-    return None if token is None or len(token) > 100 else service.sessions.find(token)
+    return None if token is None or len(token) > 100 else token
 
 
 def csrf_token(service: Service, session_token: str) -> str:
@@ -78,7 +90,7 @@ async def page_actor(
     session: Annotated[Session | None, Depends(session_of)],
 ) -> Actor:
     """Return who uses a page; a form that changes something carries the session's token in a field."""
-    shown = _by_proxy(request, service)
+    shown = await run_in_threadpool(_by_proxy, request, service)
     actor = shown or (None if session is None else session.actor)
     if actor is None:
         rates.check("stranger", rates.address(request))
