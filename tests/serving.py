@@ -20,7 +20,7 @@ from eupg.service.settings import LimitSettings, ServiceSettings, WorkerSettings
 from eupg.service.worker.loop import Worker
 
 _MANY = "100000/minute"
-NO_LIMITS = LimitSettings(calls=_MANY, creations=_MANY, sign_ins=_MANY, strangers=_MANY)
+NO_LIMITS = LimitSettings(calls=_MANY, creations=_MANY, sign_ins=_MANY, strangers=_MANY, mails=_MANY)
 
 
 @dataclass

@@ -1,28 +1,27 @@
 """Load on the service over loopback: reads, durable requests, and the status over many requests.
 
-    cd reproduction && python -m benchmarks.service_load --seconds 5 --requests 100000
+    cd reproduction && python -m benchmarks.service_load
 
-Wall times depend on what else the machine does. The processor time of the web processes per call does not, and two
-cores divided by it bound the rate.
+prints a table and appends it to ``results/service_load.jsonl``. It needs ``wrk`` (``apt-get install wrk``), which takes
+hardly any processor time, and about two minutes. Rates and times depend on what else the machine does, so the load of
+the machine is noted. The processor time of the web processes per call depends on it less, and the number of cores
+divided by it bounds the rate.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
-import socket
-import statistics
+import resource
 import subprocess
 import sys
 import tempfile
-import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-import httpx
-import psutil
-
+from benchmarks.web_processes import WebProcesses, free_port
 from eupg.service.access import Permission
 from eupg.service.accounts import OPERATOR
 from eupg.service.requests import NewRequest
@@ -30,116 +29,163 @@ from eupg.service.service import Service
 from eupg.service.settings import ServiceSettings
 
 _LIMITS = '[limits]\ncalls = "100000000/minute"\ncreations = "100000000/minute"\n'
+_RESULTS = Path(__file__).parents[1] / "results" / "service_load.jsonl"
+_PER_TRANSACTION = 1000
+# A new person per call: the number of the thread, and a count. The answer must be the expected one.
+_SCRIPT = """
+local threads = 0
+function setup(thread)
+  thread:set("number", threads)
+  threads = threads + 1
+end
+function init(args)
+  wrk.headers["Authorization"] = "Bearer " .. os.getenv("EUPG_LOAD_KEY")
+  wrk.headers["Content-Type"] = "application/json"
+  count, method = 0, args[1]
+end
+function request()
+  count = count + 1
+  local body = nil
+  if method == "POST" then
+    body = string.format('{"identities": {"subject": "new %d %d %d"}}', os.time(), number, count)
+  end
+  return wrk.format(method, nil, nil, body)
+end
+function done(summary, latency, requests)
+  local e = summary.errors
+  io.write(string.format('{"calls": %d, "seconds": %f, "errors": %d, "median": %f, "p99": %f}\\n',
+    summary.requests, summary.duration / 1e6, e.connect + e.read + e.write + e.status + e.timeout,
+    latency:percentile(50) / 1000, latency:percentile(99) / 1000))
+end
+"""
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Goal:
+    """What a kind of call has to reach: a rate, or a time."""
+
+    per_second: float | None = None
+    p99_ms: float | None = None
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One kind of call under load."""
+
+    kind: str
+    calls: int
+    per_second: float
+    median_ms: float
+    p99_ms: float
+    errors: int
+    processor_ms_per_call: float
+    generator_ms_per_call: float
+
+    def met(self, goal: Goal) -> bool:
+        """Return whether a goal is met, without an error."""
+        quick = goal.p99_ms is None or self.p99_ms < goal.p99_ms
+        return self.errors == 0 and quick and self.per_second >= (goal.per_second or 0.0)
+
+
+# Kind, method, path, connections per client, and goal. The status is read by one caller at a time.
+_KINDS: tuple[tuple[str, str, str, bool, Goal], ...] = (
+    ("read", "GET", "/v1/requests/{request}", True, Goal(500, 200)),
+    ("list", "GET", "/v1/requests?open=true&order=due", True, Goal()),
+    ("status", "GET", "/v1/requests/counts", False, Goal(None, 100)),
+    ("create", "POST", "/v1/requests", True, Goal(300, 200)),
+)
+
+
+def main() -> int:
+    """Measure, print, and note; exit with 1 if a goal is missed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=5.0)
-    parser.add_argument("--requests", type=int, default=100_000)
+    parser.add_argument("--seconds", type=int, default=10, help="per kind of call")
+    parser.add_argument("--requests", type=int, default=100_000, help="that are there before")
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--database", default=None)
+    parser.add_argument("--database", default=None, help="the address of an empty PostgreSQL database")
+    parser.add_argument("--no-note", action="store_true", help="do not append to the results")
     options = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "service.toml").write_text(_LIMITS)
+        (folder / "load.lua").write_text(_SCRIPT)
         key, request = prepared(folder, options.database, options.requests)
         port = free_port()
-        results = {}
-        with served(folder, port, options.processes, options.database) as server:
-            for kind in ("read", "list", "counts", "create"):
-                call = calls(kind, request)
-                results[kind] = asyncio.run(measured(server, port, key, call, options.seconds, options.clients))
-        results["requests before"] = options.requests
-        print(json.dumps(results, indent=2))
+        command = ["-m", "eupg", "serve", str(folder), "--port", str(port), "--processes", str(options.processes)]
+        command += [] if options.database is None else ["--database", options.database]
+        measured = []
+        with WebProcesses(command, port) as server:
+            for kind, method, path, many, _ in _KINDS:
+                address = server.address + path.format(request=request)
+                clients = options.clients if many else 1
+                measured.append(
+                    measure(server, kind, method, address, key, folder / "load.lua", options.seconds, clients)
+                )
+    met = [row.met(goal) for row, (*_, goal) in zip(measured, _KINDS, strict=True)]
+    print(f"{'kind':8}{'calls/s':>9}{'median ms':>11}{'p99 ms':>9}{'errors':>8}{'web ms/call':>13}{'wrk ms/call':>13}")
+    for row, good in zip(measured, met, strict=True):
+        print(
+            f"{row.kind:8}{row.per_second:9.0f}{row.median_ms:11.1f}{row.p99_ms:9.1f}{row.errors:8}"
+            f"{row.processor_ms_per_call:13.2f}{row.generator_ms_per_call:13.3f}  {'ok' if good else 'MISSED'}"
+        )
+    print(f"{os.cpu_count()} cores, load before {load:.1f}, {options.requests:,} requests before")
+    if not options.no_note:
+        noted = {
+            "at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "database": "sqlite" if options.database is None else "postgresql",
+            "cores": os.cpu_count(),
+            "load_before": round(load, 2),
+            "processes": options.processes,
+            "clients": options.clients,
+            "requests_before": options.requests,
+            "measured": [asdict(row) for row in measured],
+            "goals_met": all(met),
+        }
+        with _RESULTS.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(noted) + "\n")
+    return 0 if all(met) else 1
 
 
 def prepared(folder: Path, database: str | None, number: int) -> tuple[str, str]:
     """File many requests, and return an API key and the id of one of them."""
     service = Service.open(ServiceSettings.load(folder, database=database))
     key = service.accounts.issue_key(OPERATOR, name="load", scopes=list(Permission), days=1)[1]
-    first = ""
-    for start in range(0, number, 1000):
-        asked = [(OPERATOR, NewRequest({"subject": f"person {start + i}"})) for i in range(min(1000, number - start))]
-        first = service.requests.create_many(asked)[0].case.request.id  # type: ignore[union-attr]
+    one = ""
+    for start in range(0, number, _PER_TRANSACTION):
+        numbers = range(start, min(start + _PER_TRANSACTION, number))
+        created = service.requests.create_many([(OPERATOR, NewRequest({"subject": f"person {i}"})) for i in numbers])
+        one = created[0].case.request.id  # type: ignore[union-attr]
     service.close()
-    return key, first
+    return key, one
 
 
-class served:  # noqa: N801
-    """Runs the web processes."""
-
-    def __init__(self, folder: Path, port: int, processes: int, database: str | None) -> None:
-        command = [sys.executable, "-m", "eupg", "serve", str(folder), "--port", str(port)]
-        command += ["--processes", str(processes)] + ([] if database is None else ["--database", database])
-        self._process = subprocess.Popen(command, stderr=subprocess.DEVNULL, env=dict(os.environ))
-        self._port = port
-
-    def __enter__(self) -> served:
-        end = time.monotonic() + 120
-        while time.monotonic() < end:
-            try:
-                httpx.get(f"http://127.0.0.1:{self._port}/readyz", trust_env=False).raise_for_status()
-                return self
-            except httpx.HTTPError:
-                time.sleep(0.1)
-        raise RuntimeError("the service did not start")
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait(30)
-
-    def processor_s(self) -> float:
-        """Return the processor time of all web processes so far."""
-        parent = psutil.Process(self._process.pid)
-        times = [process.cpu_times() for process in (parent, *parent.children(recursive=True))]
-        return sum(t.user + t.system for t in times)
-
-
-def calls(kind: str, request: str):
-    """Return a function that makes one call."""
-    if kind == "create":
-        return lambda client: client.post("/v1/requests", json={"identities": {"subject": f"new {time.time_ns()}"}})
-    path = {"read": f"/{request}", "list": "?open=true&order=due", "counts": "/counts"}
-    return lambda client: client.get(f"/v1/requests{path[kind]}")
-
-
-async def measured(server: served, port: int, key: str, call, seconds: float, clients: int) -> dict[str, float]:
-    """Call for some seconds with several clients at once."""
-    took: list[float] = []
-    headers = {"Authorization": f"Bearer {key}"}
-    limits = httpx.Limits(max_connections=clients)
-    async with httpx.AsyncClient(
-        base_url=f"http://127.0.0.1:{port}", headers=headers, limits=limits, trust_env=False, timeout=60
-    ) as client:
-        await call(client)
-        before, began = server.processor_s(), time.monotonic()
-
-        async def repeat() -> None:
-            while time.monotonic() - began < seconds:
-                start = time.perf_counter()
-                answer = await call(client)
-                answer.raise_for_status()
-                took.append(time.perf_counter() - start)
-
-        await asyncio.gather(*(repeat() for _ in range(clients)))
-        elapsed = time.monotonic() - began
-        processor = server.processor_s() - before
-    ordered = sorted(took)
-    return {
-        "calls": len(took),
-        "per second": round(len(took) / elapsed, 1),
-        "median ms": round(1000 * statistics.median(ordered), 1),
-        "p99 ms": round(1000 * ordered[int(0.99 * (len(ordered) - 1))], 1),
-        "processor ms per call": round(1000 * processor / len(took), 2),
-    }
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def measure(
+    server: WebProcesses, kind: str, method: str, address: str, key: str, script: Path, seconds: int, clients: int
+) -> Measured:
+    """Call for some seconds with several connections at once."""
+    threads = min(2, clients)
+    command = ["wrk", f"-t{threads}", f"-c{clients}", f"-d{seconds}s", "--timeout", "30s", "-s", str(script), address]
+    environment = dict(os.environ) | {"EUPG_LOAD_KEY": key}
+    own, web = resource.getrusage(resource.RUSAGE_CHILDREN), server.processor_s()
+    run = subprocess.run([*command, "--", method], env=environment, capture_output=True, text=True, check=True)
+    web = server.processor_s() - web
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    generator = after.ru_utime + after.ru_stime - own.ru_utime - own.ru_stime
+    said = json.loads(run.stdout.splitlines()[-1])
+    calls = max(1, said["calls"])
+    return Measured(
+        kind=kind,
+        calls=said["calls"],
+        per_second=round(said["calls"] / said["seconds"], 1),
+        median_ms=round(said["median"], 2),
+        p99_ms=round(said["p99"], 2),
+        errors=said["errors"],
+        processor_ms_per_call=round(1000 * web / calls, 3),
+        generator_ms_per_call=round(1000 * generator / calls, 4),
+    )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -2,61 +2,25 @@
 
 import base64
 import json
-import uuid
-from datetime import UTC, datetime, timedelta
 
 import pytest
 from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-from cryptography.x509.oid import NameOID
 from sqlalchemy import select
 
 from eupg.service.access import ServiceRole
 from eupg.service.database import MESSAGES
-from eupg.service.settings import DrpSettings, OpenDsrSettings
 from managed import person
+from protocols import AGENT, DRP, OTHER, envelope, exercised, opendsr_body, opendsr_settings, signed, token
 from serving import running, settings_for
 
 SUBJECT = {"identity_type": "subject", "identity_format": "raw"}
-AGENT, OTHER = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-
-
-def in_base64(key) -> str:
-    return base64.b64encode(key.public_key().public_bytes_raw()).decode()
 
 
 @pytest.fixture
 def business(folder):
-    drp = DrpSettings(business_id="CLINIC", agents={"AGENT": in_base64(AGENT), "OTHER": in_base64(OTHER)})
-    yield from running(settings_for(folder, drp=drp))
-
-
-def signed(key, **values) -> bytes:
-    content = json.dumps(values).encode()
-    return base64.b64encode(key.sign(content) + content)
-
-
-def envelope(agent="AGENT", **changes):
-    now = datetime.now(UTC)
-    times = {
-        "issued-at": (now - timedelta(minutes=1)).isoformat(),
-        "expires-at": (now + timedelta(hours=1)).isoformat(),
-    }
-    return {"agent-id": agent, "business-id": "CLINIC", "drp.version": "1.0"} | times | changes
-
-
-def token(live, agent="AGENT", key=AGENT) -> dict[str, str]:
-    answer = live.client.post(f"/v1/agent/{agent}", content=signed(key, **envelope(agent)))
-    assert answer.status_code == 200, answer.text
-    assert answer.json()["agent-id"] == agent
-    return {"Authorization": f"Bearer {answer.json()['token']}"}
-
-
-def exercised(live, headers, **changes):
-    message = envelope(exercise="deletion", regime="ccpa", subject=person(3), email="a@b.example") | changes
-    return live.client.post("/v1/data-rights-request", content=signed(AGENT, **message), headers=headers)
+    yield from running(settings_for(folder, drp=DRP))
 
 
 def test_an_agent_files_follows_and_sees_a_request_fulfilled(business):
@@ -161,32 +125,7 @@ def test_protocols_that_are_not_set_up_are_not_there(empty):
 
 @pytest.fixture
 def processor(folder, tmp_path):
-    key = rsa.generate_private_key(65537, 2048)
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "clinic.example")])
-    now = datetime.now(UTC)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), 1, now, now + timedelta(days=1))
-    certificate = builder.sign(key, hashes.SHA256())
-    (tmp_path / "cert.pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    (tmp_path / "key.pem").write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    opendsr = OpenDsrSettings(
-        domain="clinic.example", certificate_file=tmp_path / "cert.pem", key_file=tmp_path / "key.pem"
-    )
-    yield from running(settings_for(folder, opendsr=opendsr))
-
-
-def opendsr_body(**changes):
-    body = {
-        "regulation": "gdpr",
-        "subject_request_id": str(uuid.uuid4()),
-        "subject_request_type": "erasure",
-        "submitted_time": "2027-01-02T15:00:00Z",
-        "subject_identities": [{"identity_type": "subject", "identity_value": person(5), "identity_format": "raw"}],
-        "api_version": "1.0",
-        "status_callback_urls": ["https://controller.example/callbacks"],
-    }
-    return body | changes
+    yield from running(settings_for(folder, opendsr=opendsr_settings(tmp_path)))
 
 
 def check_signature(live, answer):

@@ -4,13 +4,13 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import timedelta
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
 from sqlalchemy import select
 
+from browsing import Page, post, sign_in
 from eupg import verify
 from eupg.manage.requests.states import State
 from eupg.service.access import PERMISSIONS, Actor, Permission, ServiceRole, permissions_of
@@ -37,38 +37,6 @@ PAGES: dict[str, Permission | tuple[Permission, ...] | None] = {
     "/trail": Permission.AUDIT,
     "/administration": Permission.MANAGE,
 }
-
-
-class Page(HTMLParser):
-    """What tests look at in a page."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.forms: list[dict[str, str]] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = {name: value or "" for name, value in attrs}
-        self.tags.append((tag, values))
-        if tag == "form":
-            self.forms.append({"method": values.get("method", "get"), "action": values.get("action", "")})
-        if tag == "input" and values.get("name") == "csrf":
-            self.forms[-1]["csrf"] = values["value"]
-
-
-def sign_in(live: Running, role: ServiceRole) -> TestClient:
-    """Return a browser in which somebody with this role is signed in."""
-    browser = TestClient(live.client.app, follow_redirects=False, raise_server_exceptions=False)
-    assert browser.post("/sign-in/demo", data={"role": str(role)}).status_code == 303
-    return browser
-
-
-def post(browser: TestClient, page: str, action: str, **fields):
-    """Send the form of a page, as a browser without scripts does."""
-    forms = Page(browser.get(page).text).forms
-    form = next(form for form in forms if form["action"] == action)
-    return browser.post(action, data={"csrf": form["csrf"], **fields})
 
 
 def file(live: Running, subject: str) -> str:

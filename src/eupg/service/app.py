@@ -48,6 +48,8 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         # These pages load scripts from elsewhere.
         docs_url=None,
         redoc_url=None,
+        # Such a redirect would repeat the host that the caller named.
+        redirect_slashes=False,
     )
     app.state.oidc = None
     app.state.opendsr = None if settings.opendsr is None else Domain(settings.opendsr)

@@ -479,15 +479,16 @@ class Requests:
         return _shown(actor, case)
 
     def _cases(self, connection: Connection, names: Sequence[str]) -> list[Case]:
-        requests = self.database.book.get_many(names) if names else {}
         rows = {r.request: r for r in connection.execute(select(CASES).where(CASES.c.request.in_(names)))}
+        # Before the book is asked: its words say where the database is.
+        if any(name not in rows for name in names):
+            raise _unknown()
+        requests = self.database.book.get_many(names) if names else {}
         parts: dict[str, list[CasePart]] = {}
         query = select(PARTS).where(PARTS.c.request.in_(names)).order_by(PARTS.c.request, PARTS.c.workspace)
         for row in connection.execute(query):
             part = CasePart(row.workspace, row.state, row.workspace_request, row.reason, row.certificate)
             parts.setdefault(row.request, []).append(part)
-        if any(name not in rows for name in names):
-            raise _unknown()
         return [
             Case(
                 requests[name],

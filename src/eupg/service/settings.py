@@ -81,7 +81,11 @@ class SessionSettings(_Part):
 
 
 class LimitSettings(_Part):
-    """What a caller may ask for: bytes and nesting of a body, and calls per time, as ``limits`` writes rates."""
+    """What a caller may ask for: bytes and nesting of a body, and calls per time, as ``limits`` writes rates.
+
+    ``mails`` is per address that the public form writes to. Callers who are not signed in are told apart by their
+    address; ``forwarded_by`` names the networks of reverse proxies that pass it on in ``X-Forwarded-For``.
+    """
 
     body_bytes: int = Field(default=256 * 1024, ge=1024)
     nesting: int = Field(default=16, ge=2)
@@ -89,6 +93,8 @@ class LimitSettings(_Part):
     creations: str = "600/minute"
     sign_ins: str = "30/minute"
     strangers: str = "60/minute"
+    mails: str = "5/hour"
+    forwarded_by: tuple[Network, ...] = ()
     storage: str = "memory://"
 
 

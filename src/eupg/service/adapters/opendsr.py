@@ -25,7 +25,7 @@ from eupg.service.outbox import Subscription
 from eupg.service.problems import Problem
 from eupg.service.requests import Case, NewRequest
 from eupg.service.service import Service
-from eupg.service.signin.current import CurrentActor, CurrentRates, CurrentService
+from eupg.service.signin.current import CurrentActor, CurrentRates, CurrentService, Stranger
 
 API_VERSION = "1.0"
 router = APIRouter(prefix="/opendsr", include_in_schema=False)
@@ -55,7 +55,7 @@ class OpenDsrRequest(BaseModel):
     status_callback_urls: Annotated[list[str], Field(max_length=5)] = []
 
 
-def domain_of(request: Request) -> Domain:
+async def domain_of(request: Request) -> Domain:
     """Return what signs answers; without it, this protocol is not spoken here."""
     domain: Domain | None = request.app.state.opendsr
     if domain is None:
@@ -67,7 +67,7 @@ CurrentDomain = Annotated[Domain, Depends(domain_of)]
 
 
 @router.get("/discovery")
-def discovery(service: CurrentService, domain: CurrentDomain) -> Response:
+def discovery(service: CurrentService, domain: CurrentDomain, _: Stranger) -> Response:
     """Say what is supported."""
     identities = [{"identity_type": kind, "identity_format": "raw"} for kind in service.public_form.kinds]
     values = {
@@ -80,7 +80,7 @@ def discovery(service: CurrentService, domain: CurrentDomain) -> Response:
 
 
 @router.get("/certificate")
-def certificate(domain: CurrentDomain) -> Response:
+def certificate(domain: CurrentDomain, _: Stranger) -> Response:
     """Return the certificate that signatures are checked with."""
     return Response(FilePath(domain.certificate_file).read_bytes(), media_type="application/x-pem-file")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Form, Path
+from fastapi import APIRouter, Form, Path
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response
 
@@ -20,9 +20,9 @@ from eupg.service.pages import words
 from eupg.service.pages.certificates import download, printed
 from eupg.service.pages.frame import Guest, PageRoute, Visit, check_form, redirect
 from eupg.service.requests import NewRequest
-from eupg.service.signin.current import CSRF_FIELD, stranger
+from eupg.service.signin.current import CSRF_FIELD, CurrentRates
 
-router = APIRouter(route_class=PageRoute, dependencies=[Depends(stranger)])
+router = APIRouter(route_class=PageRoute)
 Token = Annotated[str, Path(pattern="^[A-Za-z0-9_-]{43}$")]
 Csrf = Annotated[str, Form(alias=CSRF_FIELD)]
 _MOST_MESSAGES = 20
@@ -51,9 +51,9 @@ def _form(visit: Visit, identities: dict[str, str], email: str, errors: dict[str
 
 
 @router.post("/erasure")
-async def submit(visit: Guest) -> Response:
+async def submit(visit: Guest, rates: CurrentRates) -> Response:
     """Take a submission; the answer is the same for everybody."""
-    sent = await visit.request.form()
+    sent = await visit.request.form(max_files=0)
     check_form(visit, str(sent.get(CSRF_FIELD, "")))
     public, email = visit.service.public_form, str(sent.get("email", "")).strip()
     kinds = [kind for kind in public.kinds if kind != "email"]
@@ -71,6 +71,8 @@ async def submit(visit: Guest) -> Response:
         except ParameterError as error:
             errors[f"identity-{kind}"] = str(error)
     if not errors:
+        # Nobody's mailbox is filled by others through this form.
+        rates.check("mail", visit.service.seal.digest("mail", email.lower()))
         try:
             await run_in_threadpool(public.submit, given, email=email)
         except ParameterError:

@@ -23,13 +23,15 @@ from eupg.service.pages import words
 from eupg.service.problems import Problem, problem_of
 from eupg.service.service import Service
 from eupg.service.signin.current import (
+    CurrentRates,
     CurrentService,
     CurrentSession,
     PageActor,
     check_origin,
     csrf_token,
-    session_of,
+    find_session,
 )
+from eupg.service.signin.sessions import Session
 
 # How long a form that nobody signed in for may lie open.
 _FORM_LIFETIME_S = 2 * 3600
@@ -85,14 +87,23 @@ class SignedIn(Visit):
     actor: Actor
 
 
-def guest_of(request: Request, service: CurrentService, session: CurrentSession) -> Visit:
-    """Return a visit of a page that anyone may see."""
+def guest_of(request: Request, service: CurrentService, session: CurrentSession, rates: CurrentRates) -> Visit:
+    """Return a visit of a page that anyone may see, but not too often."""
+    visit = _visit_of(request, service, session)
+    if visit.actor is None:
+        rates.check("stranger", rates.address(request))
+    else:
+        rates.check("call", visit.actor.id)
+    return visit
+
+
+def _visit_of(request: Request, service: Service, session: Session | None) -> Visit:
     proxy = request.app.state.proxy
     actor = session.actor if session is not None else None if proxy is None else proxy.actor(service, request)
     return Visit(request, service, actor, csrf_of(service, session.token if session else None))
 
 
-def signed_in(request: Request, service: CurrentService, session: CurrentSession, actor: PageActor) -> SignedIn:
+async def signed_in(request: Request, service: CurrentService, session: CurrentSession, actor: PageActor) -> SignedIn:
     """Return a visit of a page that needs a sign-in; the token of a form was checked by then."""
     return SignedIn(request, service, actor, csrf_of(service, session.token if session else None))
 
@@ -156,7 +167,7 @@ def _visit(request: Request) -> Visit:
     """Return the visit in which something went wrong; without the name of whoever is signed in if that is unknown."""
     service: Service = request.app.state.service
     try:
-        return guest_of(request, service, session_of(request, service))
+        return _visit_of(request, service, find_session(request, service))
     except EupgError:
         return Visit(request, service, None, "")
 

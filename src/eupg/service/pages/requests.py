@@ -107,6 +107,7 @@ def _list(
 @router.post("/search")
 def search(visit: Member, text: Annotated[str, Form(max_length=500)] = "") -> Response:
     """Find requests by their id or by the person; a person's name stays out of addresses."""
+    visit.actor.require(Permission.READ, Permission.READ_OWN)
     text = text.strip()
     values = {"show": "all", "channel": "", "order": "newest", "text": ""}
     if not text:
@@ -181,7 +182,8 @@ def _new(
 @router.post("/new")
 async def file(visit: Member) -> Response:
     """File a request on behalf of a person."""
-    form = await visit.request.form()
+    visit.actor.require(Permission.CREATE)
+    form = await visit.request.form(max_files=0)
     kinds = visit.service.public_form.kinds
     identities = {kind: str(form.get(f"identity-{kind}", "")).strip() for kind in kinds}
     given = {kind: value for kind, value in identities.items() if value}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Form, UploadFile
+from fastapi import APIRouter, Form, UploadFile
 from fastapi.responses import Response
 
 from eupg.certify.bundle import Bundle, is_bundle
@@ -18,9 +18,9 @@ from eupg.certify.verification import Signed, verify, verify_integrity
 from eupg.errors import CertificateInvalid, EupgError
 from eupg.service.pages.certificates import bundle_values, download
 from eupg.service.pages.frame import Guest, PageRoute, Visit, check_form
-from eupg.service.signin.current import CSRF_FIELD, stranger
+from eupg.service.signin.current import CSRF_FIELD
 
-router = APIRouter(route_class=PageRoute, dependencies=[Depends(stranger)])
+router = APIRouter(route_class=PageRoute)
 
 
 @router.get("/verify")

@@ -10,6 +10,7 @@ import hmac
 from typing import Annotated
 
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 
 from eupg.errors import AccessDenied
 from eupg.service.access import Actor
@@ -24,13 +25,14 @@ CSRF_HEADER, CSRF_FIELD = "x-csrf-token", "csrf"
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
-def service_of(request: Request) -> Service:
+# FastAPI calls a plain function in another thread, which costs more than these do.
+async def service_of(request: Request) -> Service:
     """Return the running service."""
     service: Service = request.app.state.service
     return service
 
 
-def rates_of(request: Request) -> Rates:
+async def rates_of(request: Request) -> Rates:
     """Return what counts calls."""
     rates: Rates = request.app.state.rates
     return rates
@@ -41,10 +43,20 @@ def cookie_name(settings: ServiceSettings) -> str:
     return "__Host-eupg" if settings.secure_cookies else "eupg-session"
 
 
-def session_of(request: Request, service: Annotated[Service, Depends(service_of)]) -> Session | None:
+async def session_of(request: Request, service: Annotated[Service, Depends(service_of)]) -> Session | None:
     """Return the session of a browser, if there is one."""
+    return None if _session_token(request, service) is None else await run_in_threadpool(find_session, request, service)
+
+
+def find_session(request: Request, service: Service) -> Session | None:
+    """Return the session of a browser, if there is one; for code that runs in a thread of its own."""
+    token = _session_token(request, service)
+    return None if token is None else service.sessions.find(token)
+
+
+def _session_token(request: Request, service: Service) -> str | None:
     token = request.cookies.get(cookie_name(service.settings))
-    return None if token is None or len(token) > 100 else service.sessions.find(token)
+    return None if token is None or len(token) > 100 else token
 
 
 def csrf_token(service: Service, session_token: str) -> str:
@@ -59,16 +71,15 @@ def actor_of(
     session: Annotated[Session | None, Depends(session_of)],
 ) -> Actor:
     """Return who calls the API; a session that changes something sends its token in a header."""
-    actor = _by_key(request, service, rates) or _by_proxy(request, service)
-    if actor is None and session is not None:
-        if request.method not in _SAFE:
-            check_csrf(request, service, session, request.headers.get(CSRF_HEADER, ""))
-        actor = session.actor
+    shown = _by_key(request, service, rates) or _by_proxy(request, service)
+    actor = shown or (None if session is None else session.actor)
     if actor is None:
-        rates.check("sign-in", _client(request))
+        rates.check("sign-in", rates.address(request))
         raise unauthenticated()
     rates.check("call", actor.id)
     request.state.actor = actor.id
+    if shown is None and session is not None and request.method not in _SAFE:
+        check_csrf(request, service, session, request.headers.get(CSRF_HEADER, ""))
     return actor
 
 
@@ -79,22 +90,22 @@ async def page_actor(
     session: Annotated[Session | None, Depends(session_of)],
 ) -> Actor:
     """Return who uses a page; a form that changes something carries the session's token in a field."""
-    actor = _by_proxy(request, service)
-    if session is not None and actor is None:
-        if request.method not in _SAFE:
-            sent = request.headers.get(CSRF_HEADER) or str((await request.form()).get(CSRF_FIELD, ""))
-            check_csrf(request, service, session, sent)
-        actor = session.actor
+    shown = await run_in_threadpool(_by_proxy, request, service)
+    actor = shown or (None if session is None else session.actor)
     if actor is None:
+        rates.check("stranger", rates.address(request))
         raise unauthenticated()
     rates.check("call", actor.id)
     request.state.actor = actor.id
+    if shown is None and session is not None and request.method not in _SAFE:
+        sent = request.headers.get(CSRF_HEADER) or str((await request.form(max_files=0)).get(CSRF_FIELD, ""))
+        check_csrf(request, service, session, sent)
     return actor
 
 
 def stranger(request: Request, rates: Annotated[Rates, Depends(rates_of)]) -> None:
     """Let anyone call, but not too often."""
-    rates.check("stranger", _client(request))
+    rates.check("stranger", rates.address(request))
 
 
 def check_csrf(request: Request, service: Service, session: Session, sent: str) -> None:
@@ -119,7 +130,7 @@ def _by_key(request: Request, service: Service, rates: Rates) -> Actor | None:
     actor = service.accounts.actor_of_key(key.strip()) if scheme.lower() == "bearer" else None
     if actor is None:
         # Whoever guesses keys gets slower.
-        rates.check("sign-in", _client(request))
+        rates.check("sign-in", rates.address(request))
         raise unauthenticated()
     return actor
 
@@ -131,10 +142,6 @@ def _by_proxy(request: Request, service: Service) -> Actor | None:
         # Not every browser says by Sec-Fetch-Site where a request comes from.
         check_origin(request, service)
     return actor
-
-
-def _client(request: Request) -> str:
-    return "unknown" if request.client is None else request.client.host
 
 
 CurrentService = Annotated[Service, Depends(service_of)]

@@ -34,13 +34,16 @@ _TIMEOUT_S = 10.0
 _KEYS_FRESH_S = 300.0
 _LEEWAY_S = 60
 _ABOUT = "sign-in"
+_LARGEST_ANSWER = 1024 * 1024
+_ENDPOINTS = ("authorization_endpoint", "token_endpoint", "jwks_uri")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class OidcSignIn:
     """Signs people in at a provider, and reads who they are from its signed answer."""
 
     def __init__(self, settings: OidcSettings, seal: Seal, public_url: str) -> None:
-        if urlsplit(settings.issuer).scheme != "https" and urlsplit(settings.issuer).hostname not in _LOOPBACK:
+        if not _is_safe(settings.issuer):
             raise ParameterError("oidc.issuer must begin with https://: anyone between could sign in as anyone")
         self._settings, self._seal, self._redirect = settings, seal, public_url + CALLBACK
         try:
@@ -78,9 +81,11 @@ class OidcSignIn:
                     code=code,
                     code_verifier=values["verifier"],
                 )
-        except (OAuthError, httpx.HTTPError, ValueError) as error:
+            id_token = str(token.get("id_token", ""))
+        # The client reads the answer before it knows that it is an object.
+        except (OAuthError, httpx.HTTPError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise SignInFailed(f"the provider did not confirm the sign-in ({type(error).__name__})") from None
-        return self._claims(str(token.get("id_token", "")), values["nonce"]), values["next"]
+        return self._claims(id_token, values["nonce"]), values["next"]
 
     def groups(self, claims: dict[str, Any]) -> list[str]:
         """Return the groups that the provider names."""
@@ -139,6 +144,8 @@ class OidcSignIn:
                 found = self._get(address)
                 if found.get("issuer") != self._settings.issuer:
                     raise SignInFailed("the provider names another issuer than the settings do: correct oidc.issuer")
+                if not all(_is_safe(found.get(name)) for name in _ENDPOINTS):
+                    raise SignInFailed(f"the provider has to name {', '.join(_ENDPOINTS)}, each with https://")
                 self._found = found
             return self._found
 
@@ -153,13 +160,29 @@ class OidcSignIn:
 
     def _get(self, address: str) -> dict[str, Any]:
         try:
-            with httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client:
-                answer = client.get(address)
+            with (
+                httpx.Client(timeout=_TIMEOUT_S, trust_env=False) as client,
+                client.stream("GET", address, headers={"Accept-Encoding": "identity"}) as answer,
+            ):
                 answer.raise_for_status()
-                values: dict[str, Any] = json.loads(answer.content)
-        except (httpx.HTTPError, ValueError) as error:
+                content = bytearray()
+                for part in answer.iter_raw():
+                    content += part
+                    if len(content) > _LARGEST_ANSWER:
+                        raise ValueError("too large")
+            values = json.loads(content)
+            if not isinstance(values, dict):
+                raise ValueError("not an object")
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, RecursionError) as error:
             raise SignInFailed(f"the provider does not answer ({type(error).__name__}): try again later") from None
         return values
 
 
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+def _is_safe(url: object) -> bool:
+    """Tell whether nobody between can read or change what is sent to an address."""
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+    except ValueError:
+        return False
+    near = parts.hostname in _LOOPBACK and parts.scheme == "http"
+    return near or (parts.scheme == "https" and bool(parts.hostname))

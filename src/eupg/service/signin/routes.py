@@ -66,7 +66,7 @@ def sign_in_demo(
     if not service.settings.demo:
         raise UnknownRequest("there is no demonstration here")
     check_origin(request, service)
-    rates.check("sign-in", "demo")
+    rates.check("sign-in", rates.address(request))
     name = f"Demo {role}"
     account = service.accounts.named("demo", role, name)
     begun = service.sessions.begin(account, name, [role], replaced=None if session is None else session.token)
@@ -80,7 +80,7 @@ def sign_in_oidc(
     request: Request, service: CurrentService, rates: CurrentRates, _: Stranger, next: str = "/"
 ) -> RedirectResponse:
     """Send the browser to the provider."""
-    rates.check("sign-in", "oidc")
+    rates.check("sign-in", rates.address(request))
     url, cookie = _oidc(request).begin(local_path(next))
     response = RedirectResponse(url, status_code=303)
     response.set_cookie(
@@ -132,6 +132,7 @@ def sign_out(
     request: Request,
     service: CurrentService,
     session: CurrentSession,
+    _: Stranger,
     csrf: Annotated[str, Form(alias=CSRF_FIELD)] = "",
 ) -> RedirectResponse:
     """End the session."""

@@ -33,8 +33,9 @@ _log = logging.getLogger("eupg.service.worker")
 _PREFIX = "whsec_"
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 5.0, 6 * 3600.0
 _PER_PASS = 200
-# A gateway may translate these to an address of IPv4 that is private: NAT64 and 6to4.
-_TRANSLATED = tuple(ipaddress.ip_network(text) for text in ("64:ff9b::/96", "2002::/16"))
+# The only range from which public addresses of IPv6 are given out, and the part of it that a gateway may translate to a
+# private address of IPv4.
+_PUBLIC, _TRANSLATED = ipaddress.IPv6Network("2000::/3"), ipaddress.IPv6Network("2002::/16")
 
 Resolve = Callable[[str, int], list[str]]
 
@@ -42,6 +43,22 @@ Resolve = Callable[[str, int], list[str]]
 def addresses(host: str, port: int) -> list[str]:
     """Return the addresses of a host."""
     return sorted({str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)})
+
+
+def is_public(text: str) -> bool:
+    """Tell whether an address is one of the open internet, and cannot lead to a private one.
+
+    Examples
+    --------
+    >>> [is_public(text) for text in ("93.184.216.34", "169.254.169.254", "::ffff:10.0.0.1", "2002:a00:1::1")]
+    [True, False, False, False]
+    """
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address):
+        if address.ipv4_mapped is None and (address not in _PUBLIC or address in _TRANSLATED):
+            return False
+        address = address.ipv4_mapped or address
+    return address.is_global and not address.is_multicast
 
 
 def signature(secret: str, message: str, timestamp: int, body: bytes) -> str:
@@ -150,13 +167,9 @@ class Delivery:
         found = self.resolve(host, port)
         if not found:
             raise OSError("no address")
-        if not self.service.settings.callbacks.allow_private_addresses:
-            for text in found:
-                address = ipaddress.ip_address(text.partition("%")[0])
-                mapped = getattr(address, "ipv4_mapped", None) or address
-                translated = any(address in network for network in _TRANSLATED)
-                if not mapped.is_global or mapped.is_multicast or translated:
-                    raise ParameterError("the host has a private address, and callbacks to those are not allowed")
+        allowed = self.service.settings.callbacks.allow_private_addresses
+        if not allowed and not all(is_public(text.partition("%")[0]) for text in found):
+            raise ParameterError("the host has a private address, and callbacks to those are not allowed")
         return found[0].partition("%")[0]
 
     def _note(self, message: str, tries: int, problem: str | None) -> None:
