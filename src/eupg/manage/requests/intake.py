@@ -13,9 +13,9 @@ import numpy as np
 
 from eupg.errors import EupgError, NobodyNamed
 from eupg.killpoint import checkpoint
-from eupg.manage.requests.states import UNDECIDED, Receipt, Request, State, Step
+from eupg.manage.requests.states import UNDECIDED, Receipt, Request, State
 from eupg.manage.storage import change
-from eupg.manage.storage.subjects import Numbers, SubjectIndex, person_digest, record_digest
+from eupg.manage.storage.subjects import person_digests, record_digests
 from eupg.manage.storage.workspace import Workspace
 from eupg.progress import SILENT, Logged
 
@@ -64,8 +64,8 @@ class Intake:
         who write are let in between; if one part fails, those before it stay.
         """
         key = self._space.key
-        receipts = [Receipt("person", person_digest(key, str(s)), channel) for s in subjects]
-        receipts += [Receipt("record", record_digest(key, str(r)), channel) for r in records]
+        receipts = [Receipt("person", digest, channel) for digest in person_digests(key, map(str, subjects))]
+        receipts += [Receipt("record", digest, channel) for digest in record_digests(key, map(str, records))]
         taken: list[Request] = []
         for start in range(0, max(1, len(receipts)), _AT_ONCE):
             if start:
@@ -150,16 +150,17 @@ def accept(space: Workspace, requests: Sequence[Request]) -> list[Request]:
         nameless = space.schema.subject is None and index.nameless
         known: list[Request] = []
         unknown: list[Request] = []
-        asked = index.asked_for(waiting)
-        held = _held(index, [rows for _, rows in asked])
-        for (request, rows), here in zip(asked, held, strict=True):
-            if nameless and request.unit == "person" and not len(rows):
+        rows, which = index.rows_asked_for(waiting)
+        ever = np.bincount(which, minlength=len(waiting)).tolist()
+        held = np.bincount(which[~index.gone_at(rows)], minlength=len(waiting)).tolist()
+        for request, once, here in zip(waiting, ever, held, strict=True):
+            if nameless and request.unit == "person" and not once:
                 raise NobodyNamed(
                     "no column names people here, so a request by a person's name finds nobody: ask by record, or "
                     "train a new workspace with the column that names the person"
                 )
             (known if here else unknown).append(request)
-        decided = space.book.advance_many(Step(r.id, State.ACCEPTED) for r in known)
+        decided = space.book.advance_all(known, State.ACCEPTED)
         decided += _reject_unknown(space, unknown)
     checkpoint("requests accepted")
     now = {r.id: r for r in decided}
@@ -171,14 +172,6 @@ def not_held(unit: str) -> str:
     return f"no record of this {unit} is held here"
 
 
-def _held(index: SubjectIndex, rows: Sequence[Numbers]) -> list[bool]:
-    """Return for each request, given as rows, whether any of them is held."""
-    flat = np.concatenate([np.empty(0, np.intp), *rows])
-    request = np.repeat(np.arange(len(rows)), [len(part) for part in rows])
-    counts = np.bincount(request[~index.gone_at(flat)], minlength=len(rows))
-    return [bool(count) for count in counts.tolist()]
-
-
 def _reject_unknown(space: Workspace, requests: Sequence[Request]) -> list[Request]:
     """Reject requests about somebody who is not here, unless a change in progress may be adding them."""
     if not requests:
@@ -186,7 +179,13 @@ def _reject_unknown(space: Workspace, requests: Sequence[Request]) -> list[Reque
     with space.at_rest() as resting:
         if not resting:
             return space.book.defer_many([r.id for r in requests], reason=_IN_PROGRESS)
-        return space.book.advance_many(Step(r.id, State.REJECTED, not_held(r.unit)) for r in requests)
+        units = sorted({r.unit for r in requests})
+        parts = [[r for r in requests if r.unit == unit] for unit in units]
+        rejected = [
+            space.book.advance_all(part, State.REJECTED, reason=not_held(unit))
+            for unit, part in zip(units, parts, strict=True)
+        ]
+        return [request for part in rejected for request in part]
 
 
 @contextmanager
