@@ -179,6 +179,26 @@ class TestRequests:
         assert {request.state for request in answers.values()} == {State.ACCEPTED}
         manager.verify()
 
+    def test_writer_waits_for_those_who_were_just_answered_and_not_for_ever(self, manager, monkeypatch):
+        together, real, waiting = [], intake.Intake._take_in, manager._intake
+
+        def noted(self, calls):
+            together.append(len(calls))
+            return real(self, calls)
+
+        monkeypatch.setattr(intake.Intake, "_take_in", noted)
+        waiting._expected, waiting._patience_s = 2, 60.0
+        threads = [threading.Thread(target=manager.request_erasure, kwargs={"subject": person(i)}) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert together == [2]
+        assert (waiting._expected, waiting._patience_s <= intake._LET_OTHERS_IN_S) == (2, True)
+        # Nobody else asks: the next one goes on alone, and does not wait again.
+        manager.request_erasure(subject=person(2))
+        assert (together, waiting._expected) == ([2, 1], 1)
+
     def test_one_that_is_refused_does_not_take_the_others_with_it(self, manager, monkeypatch):
         calls = [
             intake._Call([Receipt("person", "5e" * 16)], True),

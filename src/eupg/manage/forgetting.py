@@ -259,29 +259,32 @@ class _TwinSearch:
             return np.empty((0, self.forgotten.X.shape[1])), np.empty(0, np.int64)
         return np.concatenate([X for X, _ in found]), np.concatenate([y for _, y in found])
 
-    def _of_row(self, row: int, hashed: np.uint64) -> list[tuple[Matrix, NDArray[np.int64]]]:
+    def _of_row(self, row: int, hashed: np.uint32) -> list[tuple[Matrix, NDArray[np.int64]]]:
         """Return, from as few files as possible, a twin of each kind that this row has."""
-        label, equal = self.forgotten.y[row], {}
+        label, equal, near = self.forgotten.y[row], {}, {}
         for file, sketch in self.sketches.items():
-            same = np.flatnonzero(sketch.hashes == hashed)
+            rows = self._near(row, sketch)
+            if not len(rows):
+                continue
+            near[file] = rows
+            # Equal values have equal codes.
+            same = rows[sketch.hashes[rows] == hashed]
             if len(same):
                 equal[file] = same[np.argsort(sketch.labels[same] != label, kind="stable")]
         labelled = {f: rows for f, rows in equal.items() if self.sketches[f].labels[rows[0]] == label}
         parts = []
-        # Equal hashes are equal rows but for one case in 10^19, so the first file nearly always decides.
+        # Equal hashes of similar rows are equal rows but for a few in 10^9, so the first file nearly always decides.
         for file, rows in {**labelled, **equal}.items():
             X, y = self.files.records_in(file, rows)
             parts.append((X, y))
             twins, mine = near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread), file in labelled
             if twins.identical and (twins.same_label or not mine):
                 return parts
-        for file, sketch in self.sketches.items():
-            rows = self._near(row, sketch)
-            if len(rows):
-                X, y = self.files.records_in(file, rows)
-                parts.append((X, y))
-                if near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread).near:
-                    break
+        for file, rows in near.items():
+            X, y = self.files.records_in(file, rows)
+            parts.append((X, y))
+            if near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread).near:
+                break
         return parts
 
     def _one(self, row: int) -> Dataset:

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from eupg.errors import ChangeOvertaken, ChangeUnsettled, EupgError, StoreCorrupt
@@ -98,7 +99,7 @@ def switch(space: Workspace, state: WorkspaceState, answered: tuple[AnsweredAlik
 def _check_written(space: Workspace, state: WorkspaceState) -> None:
     """Raise unless every file that is to be live exists: a process that removes lock files may remove others."""
     parts = ((space.store, state.live_files), (space.records.files, state.live_records))
-    missing = sorted(digest for store, digests in parts for digest in digests if digest not in store)
+    missing = sorted(digest for store, digests in parts for digest in digests - store.names())
     if missing:
         raise StoreCorrupt(
             f"{len(missing)} files of this change were removed while it was being prepared, first {missing[0]}: "
@@ -122,10 +123,10 @@ def settle(
         answered = tuple(AnsweredAlike((answer.request,), answer.details) for answer in state.answered)
         if state.answers is not None:
             answered += answers_from_bytes(space.store.read(state.answers))
-    for file in state.given_up:
-        store = space.records.files if file.records else space.store
-        if file.digest in store:
-            store.delete(file.digest)
+    # In their order: what held people's values comes first.
+    for records, files in groupby(state.given_up, key=lambda file: file.records):
+        store = space.records.files if records else space.store
+        store.delete_all([file.digest for file in files])
     checkpoint("before the ledger follows")
     with space.ledger.transaction() as transaction:
         if state.number <= settled_number(transaction):
