@@ -9,8 +9,10 @@ import pytest
 
 from eupg import Manager
 from eupg.errors import ParameterError, WorkspaceDamaged
+from eupg.manage.integrations.evidence_folder import export
 from eupg.manage.requests import intake
 from eupg.manage.requests.states import Receipt, State
+from eupg.manage.storage import change, workspace
 from eupg.manage.storage.records import RecordFiles
 from eupg.manage.storage.subjects import person_digest
 from managed import GROUPED, HELD_OUT, LOOK, METHOD, RECORDS, RNG, person, record, trained
@@ -100,23 +102,52 @@ class TestErasure:
             manager.forget()
             assert state.answers not in manager.space.store
 
-    def test_answers_are_read_back_after_a_crash(self, tmp_path, monkeypatch):
-        from eupg.manage.storage import change
+    @pytest.mark.parametrize("many", [1000, 5], ids=["one entry each", "one entry for all"])
+    def test_answers_are_read_back_after_a_crash(self, tmp_path, monkeypatch, many):
+        monkeypatch.setattr(workspace, "_MANY_REQUESTS", many)
 
         def interrupted(*_, **__):
             raise KeyboardInterrupt
 
         with trained(tmp_path, GROUPED) as manager:
             requests = manager.request_many(subjects=[person(i) for i in range(20)])
-            monkeypatch.setattr(change, "settle", interrupted)
-            with pytest.raises(KeyboardInterrupt):
-                manager.forget()
-            monkeypatch.undo()
+            with monkeypatch.context() as patch:
+                patch.setattr(change, "settle", interrupted)
+                with pytest.raises(KeyboardInterrupt):
+                    manager.forget()
         again = Manager(tmp_path, GROUPED, rng=RNG)
         assert again.recover().settled
         assert {again.space.book.get(r.id).state for r in requests} == {State.COMPLETED}
         again.verify(again.certify(requests[0].id))
         again.close()
+
+    def test_many_answered_in_one_entry_are_told_and_certified_as_if_each_had_its_own(self, tmp_path, monkeypatch):
+        """Among them are a person held out, a record, a record of the same person, and somebody who is unknown."""
+        subjects = [*(person(i) for i in range(8)), person(2, "cedar"), "nobody"]
+        records = [record(30), record(31), record(30)]
+        results = {}
+        for many in (1000, 2):
+            monkeypatch.setattr(workspace, "_MANY_REQUESTS", many)
+            with trained(tmp_path / str(many), GROUPED) as manager:
+                asked = manager.request_many(subjects=subjects, records=records)
+                manager.forget()
+                papers = [manager.certify(asked[i].id) for i in (0, 8, 10)]
+                manager.verify(papers[-1])
+                entries = manager.space.ledger.head().number
+                histories = [
+                    [(e.kind, e.body["details"] if e.kind == "request.completed" else None) for e in history]
+                    for history in (manager.space.book.history(r.id) for r in asked)
+                ]
+                results[many] = [p.body.request.records_erased for p in papers], histories
+                assert "requests.completed" in {e.kind for e in manager.space.ledger.entries()} or many == 1000
+                out = export(manager.space, tmp_path / f"evidence {many}")
+                assert len(out[0].read_text().splitlines()) == entries + 1
+        assert results[2] == results[1000]
+        assert results[2][0] == [3, 3, 1]
+        assert [h[-1][0] for h in results[2][1]] == [
+            *["request.certified", *["request.completed"] * 7, "request.certified", "request.rejected"],
+            *["request.certified", "request.completed", "request.certified"],
+        ]
 
 
 class TestRequests:
@@ -147,6 +178,26 @@ class TestRequests:
         assert all([r.id for r in digests[number]] == [answers[number].id] for number in range(16))
         assert {request.state for request in answers.values()} == {State.ACCEPTED}
         manager.verify()
+
+    def test_writer_waits_for_those_who_were_just_answered_and_not_for_ever(self, manager, monkeypatch):
+        together, real, waiting = [], intake.Intake._take_in, manager._intake
+
+        def noted(self, calls):
+            together.append(len(calls))
+            return real(self, calls)
+
+        monkeypatch.setattr(intake.Intake, "_take_in", noted)
+        waiting._expected, waiting._patience_s = 2, 60.0
+        threads = [threading.Thread(target=manager.request_erasure, kwargs={"subject": person(i)}) for i in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert together == [2]
+        assert (waiting._expected, waiting._patience_s <= intake._LET_OTHERS_IN_S) == (2, True)
+        # Nobody else asks: the next one goes on alone, and does not wait again.
+        manager.request_erasure(subject=person(2))
+        assert (together, waiting._expected) == ([2, 1], 1)
 
     def test_one_that_is_refused_does_not_take_the_others_with_it(self, manager, monkeypatch):
         calls = [

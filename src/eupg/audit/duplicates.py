@@ -8,7 +8,7 @@ tree over the numbers, and near pictures by comparing tile averages before pixel
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 from math import comb
@@ -96,24 +96,18 @@ class DuplicateReport:
             twins=Twins(identical, same, differing),
         )
 
-    def of_each(self, parts: Sequence[Sequence[int]]) -> list[dict[str, Any]]:
-        """Return the counts about each of many parts of the forgotten records, as :meth:`to_json` returns them."""
+    @property
+    def flags(self) -> dict[str, Flags]:
+        """For each forgotten record, whether it counts: one column per count, by the names of :meth:`to_json`."""
         if self.twins is None:
             raise ParameterError("a report read from JSON has no results for single records: count them again")
-        about = self.to_json()
-        identical, same = self.twins.identical.tolist(), self.twins.same_label.tolist()
-        differing, near = self.twins.differing.tolist(), (self.distances <= self.tolerance).tolist()
-        return [
-            about
-            | {
-                "forgotten": len(rows),
-                "same_label": sum(same[i] for i in rows),
-                "other_label": sum(identical[i] and not same[i] for i in rows),
-                "differing": sum(differing[i] for i in rows),
-                "near": sum(near[i] for i in rows),
-            }
-            for rows in parts
-        ]
+        identical, same = self.twins.identical, self.twins.same_label
+        return {
+            "same_label": same,
+            "other_label": identical & ~same,
+            "differing": self.twins.differing,
+            "near": self.distances <= self.tolerance,
+        }
 
     def sentence(self) -> str:
         """State the counts in plain words, for a certificate."""

@@ -141,11 +141,9 @@ class ForgetQueue:
     @cached_property
     def exposed(self) -> tuple[Request, ...]:
         """Requests about records that the served model was fitted on."""
-        rows = [rows for _, rows in self.index.asked_for(self.waiting)]
-        flat = np.concatenate([np.empty(0, np.intp), *rows])
-        fitted = self.index.exposed_at(flat) & ~self.index.gone_at(flat)
-        asking = set(np.repeat(np.arange(len(rows)), [len(part) for part in rows])[fitted].tolist())
-        return tuple(request for i, request in enumerate(self.waiting) if i in asking)
+        rows, which = self.index.rows_asked_for(self.waiting)
+        fitted = self.index.exposed_at(rows) & ~self.index.gone_at(rows)
+        return tuple(self.waiting[i] for i in np.unique(which[fitted]).tolist())
 
     @property
     def unexposed(self) -> tuple[Request, ...]:
@@ -183,7 +181,7 @@ class ForgetQueue:
         return None if self.policy is None else self.policy.due(requests, self._count(requests), self.now)
 
     def _count(self, requests: Sequence[Request]) -> int:
-        rows = np.concatenate([np.empty(0, np.intp), *(rows for _, rows in self.index.asked_for(requests))])
+        rows, _ = self.index.rows_asked_for(requests)
         return self.index.count_people(rows[self.index.exposed_at(rows) & ~self.index.gone_at(rows)])
 
 

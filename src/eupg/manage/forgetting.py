@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from statistics import median
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from eupg.manage.ledger.events import Json
 from eupg.manage.requests.states import Request
 from eupg.manage.storage.records import RecordFiles
 from eupg.manage.storage.sketches import ColumnMoments, Sketch, code_ranges, hashes
-from eupg.manage.storage.state import Answered, WorkspaceState
+from eupg.manage.storage.state import AnsweredAlike, WorkspaceState
 from eupg.manage.storage.subjects import Numbers, Rows, SubjectIndex
 from eupg.protect.kanonymity import EffectiveK
 
@@ -39,10 +39,15 @@ _MANY_HELD_OUT = 2_000
 
 @dataclass(frozen=True, eq=False)
 class Erasure:
-    """The rows to erase: the subject index before the erasure, and for each request the numbers of its rows."""
+    """The rows to erase: the subject index before the erasure, the requests, and the rows of all of them.
+
+    ``which`` says for each row, by position, which request it is of; a row may be of several.
+    """
 
     index: SubjectIndex
-    rows: Mapping[str, Numbers]
+    requests: tuple[str, ...]
+    rows: Numbers
+    which: Numbers
 
     @classmethod
     def of(cls, index: SubjectIndex, requests: Sequence[Request]) -> Erasure:
@@ -51,20 +56,21 @@ class Erasure:
         Rows that are gone already are not counted again, unless all are. In that case another request, answered
         meanwhile, has erased them, and this one is answered with what became of them.
         """
-        asked = index.asked_for(requests)
-        flat = _joined(rows for _, rows in asked)
-        ends = np.cumsum([len(rows) for _, rows in asked]) if asked else np.empty(0, np.intp)
-        gone = np.split(index.gone_at(flat), ends[:-1])
-        each = {}
-        for (request, rows), left in zip(asked, gone, strict=False):
-            each[request.id] = rows if left.all() else rows[~left]
-        return cls(index, each)
+        rows, which = index.rows_asked_for(requests)
+        gone = index.gone_at(rows)
+        some_left = np.bincount(which[~gone], minlength=len(requests)) > 0
+        counted = ~gone | ~some_left[which]
+        return cls(index, tuple(request.id for request in requests), rows[counted], which[counted])
 
     @cached_property
     def gone(self) -> Numbers:
         """All rows that are erased now, in order."""
-        rows = np.unique(_joined(self.rows.values()))
-        return rows[~self.index.gone_at(rows)]
+        return np.unique(self.rows[self._now])
+
+    @cached_property
+    def _now(self) -> Rows:
+        """Which of the rows are erased now; another request has erased the others."""
+        return ~self.index.gone_at(self.rows)
 
     @cached_property
     def in_training(self) -> Numbers:
@@ -95,88 +101,117 @@ class Erasure:
 
     def answers(
         self, state: WorkspaceState, schema: Schema, twins: DuplicateReport | None, *, method: object
-    ) -> tuple[Answered, ...]:
-        """Return for each request what is claimed, and what was counted about its own records."""
+    ) -> tuple[AnsweredAlike, ...]:
+        """Return what is claimed for each request, and what was counted about its own records.
+
+        Requests for which all of that is the same are answered together.
+        """
         apart, of_method = assumes_requests_apart(method), tuple(getattr(method, "caveats", ()))
         # The base model's claim says so too, unless an earlier version made it.
         nameless = schema.subject is None and self.index.nameless
         claims = [guarantee_from_json(release.claim) for release in state.releases]
-        grouped = [release.k is not None for release in state.releases]
+        left = self.index.left_behind(
+            self.gone, self.rows, self.which, len(self.requests), grouped=[r.k is not None for r in state.releases]
+        )
+        counts, batch, compared = self._counts(), self._together(), self._compared(twins)
+        pairs = zip(left.mates, left.released, strict=True)
+        mates = [None if each is None else _MatesOfRequests.of(each, numbers) for each, numbers in pairs]
+        figures = [*counts.values(), batch, *compared.values(), *left.released, left.others, left.stays, left.seen]
+        figures += [column for each in mates if each is not None for column in (each.minimum, each.median, each.alone)]
         known: dict[Involvement, Json] = {}
         answers = []
-        left_behind = self.index.left_behind(self.gone, list(self.rows.values()), grouped=grouped)
-        for (name, own), left in zip(self._own(twins).items(), left_behind, strict=True):
+        for members in _alike(figures, len(self.requests)):
+            i = int(members[0])
             person = Involvement(
-                released=left.released,
-                others=0 if nameless else left.others,
-                stays=left.stays,
+                released=tuple(left.released[:, i].tolist()),
+                others=0 if nameless else int(left.others[i]),
+                stays=bool(left.stays[i]),
                 # A model shows nothing of people whom no model ever saw.
-                seen_raw=apart and left.seen,
+                seen_raw=apart and bool(left.seen[i]),
             )
             if person not in known:
                 claim = claim_for_person(person, claims, caveats=schema.caveats, of_method=of_method)
                 known[person] = (claim.narrowed(NO_PERSON) if nameless else claim).to_json()
-            details: dict[str, Json] = {**own.counts, "claim": known[person]}
-            for release, mates in zip(state.releases, left.mates, strict=True):
-                if release.k is not None and mates:
+            details: dict[str, Json] = {name: int(column[i]) for name, column in counts.items()}
+            details["claim"] = known[person]
+            for release, each, took_part in zip(state.releases, mates, person.released, strict=True):
+                if release.k is not None and each is not None and took_part:
                     # There is one such release: after a second nothing would be claimed, so none is made.
-                    effective = EffectiveK(min(mates), float(median(mates)), mates.count(1) / len(mates))
-                    figures = {"minimum": effective.minimum, "median": effective.median, "alone": effective.alone}
-                    details["effective_k"] = {**figures, "k": release.k, "words": _in_words(effective)}
-            answers.append(Answered(name, details | own.batch))
+                    effective = EffectiveK(int(each.minimum[i]), float(each.median[i]), float(each.alone[i]))
+                    shown = {"minimum": effective.minimum, "median": effective.median, "alone": effective.alone}
+                    details["effective_k"] = {**shown, "k": release.k, "words": _in_words(effective)}
+            if batch[i]:
+                details["together"] = int(batch[i])
+            if twins is not None and compared["forgotten"][i]:
+                details["duplicates"] = twins.to_json() | {name: int(column[i]) for name, column in compared.items()}
+            answers.append(AnsweredAlike(tuple(self.requests[j] for j in members.tolist()), details))
         return tuple(answers)
 
-    def _own(self, twins: DuplicateReport | None) -> dict[str, _Own]:
-        """Return for each request what was counted about its own rows, and about the people erased with them."""
-        flat = _joined(self.rows.values())
-        held_out, exposed, seen = (
-            f(flat).tolist() for f in (self.index.held_out_at, self.index.exposed_at, self.index.seen_at)
-        )
-        going = np.isin(flat, self.gone).tolist()
-        # The place of each row among the rows that were in training and are erased.
-        place = np.searchsorted(self.in_training, flat).tolist()
-        people, exposed_people = self._people
-        own, parts, start = dict[str, _Own](), dict[str, list[int]](), 0
-        for name, rows in self.rows.items():
-            mine = range(start, start + len(rows))
-            start += len(rows)
-            counts: dict[str, Json] = {
-                "records": len(rows),
-                "held_out": sum(held_out[i] for i in mine),
-                "exposed": sum(exposed[i] for i in mine),
-                "seen": sum(seen[i] for i in mine),
-            }
-            batch: dict[str, Json] = {}
-            now = [i for i in mine if going[i]]
-            # Otherwise another request has erased them.
-            if now:
-                # A comparison of the models before and after shows the difference of all whom the earlier one had seen.
-                batch["together"] = exposed_people if any(exposed[i] for i in now) else people
-                parts[name] = [place[i] for i in now if not held_out[i]]
-            own[name] = _Own(counts, batch)
-        compared = {} if twins is None else {name: rows for name, rows in parts.items() if rows}
-        if twins is not None:
-            for name, counted in zip(compared, twins.of_each(list(compared.values())), strict=True):
-                own[name].batch["duplicates"] = counted
-        return own
+    def _counts(self) -> dict[str, NDArray[np.int64]]:
+        """Count, for each request, its rows: all, those held out, and those that models were fitted on."""
+        index = self.index
+        flags = {"held_out": index.held_out_at, "exposed": index.exposed_at, "seen": index.seen_at}
+        return {"records": self._count()} | {name: self._count(flag(self.rows)) for name, flag in flags.items()}
 
-    @cached_property
-    def _people(self) -> tuple[int, int]:
-        """How many people are forgotten, and on how many of them the model that is replaced was fitted."""
+    def _count(self, chosen: Rows | None = None) -> NDArray[np.int64]:
+        """Count, for each request, its rows, or those of them that are chosen."""
+        return np.bincount(self.which if chosen is None else self.which[chosen], minlength=len(self.requests))
+
+    def _together(self) -> NDArray[np.int64]:
+        """Return, for each request, how many people are erased with it; 0 where another request has erased its rows.
+
+        A comparison of the models before and after shows the difference of all whom the earlier one had seen.
+        """
         exposed = self.gone[self.index.exposed_at(self.gone)]
-        return self.index.count_people(self.gone), self.index.count_people(exposed)
+        people, exposed_people = self.index.count_people(self.gone), self.index.count_people(exposed)
+        among_exposed = self._count(self._now & self.index.exposed_at(self.rows)) > 0
+        return np.where(self._count(self._now) > 0, np.where(among_exposed, exposed_people, people), 0)
+
+    def _compared(self, twins: DuplicateReport | None) -> dict[str, NDArray[np.int64]]:
+        """Count, for each request, those of its rows in training that are erased now and have a twin of each kind."""
+        if twins is None:
+            return {}
+        mine = np.flatnonzero(self._now & ~self.index.held_out_at(self.rows))
+        # The place of each row among the rows that were in training and are erased.
+        place, which = np.searchsorted(self.in_training, self.rows[mine]), self.which[mine]
+        flags = {"forgotten": np.ones(len(self.in_training), dtype=bool), **twins.flags}
+        return {name: np.bincount(which[flag[place]], minlength=len(self.requests)) for name, flag in flags.items()}
 
 
-@dataclass(frozen=True)
-class _Own:
-    """What was counted about the rows of one request."""
+@dataclass(frozen=True, eq=False)
+class _MatesOfRequests:
+    """For each request, among how many forgotten people its records hide: the least, the median, and how many alone."""
 
-    counts: dict[str, Json]
-    batch: dict[str, Json]
+    minimum: NDArray[np.int64]
+    median: NDArray[np.float64]
+    alone: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, mates: NDArray[np.int64], numbers: NDArray[np.int64]) -> _MatesOfRequests:
+        """Summarise the figures of all requests, which have these numbers of them; 0 where one has none."""
+        which = np.repeat(np.arange(len(numbers)), numbers)
+        ordered = np.append(mates[np.lexsort((mates, which))], 0)
+        first = np.cumsum(numbers) - numbers
+        none, last = numbers == 0, np.maximum(numbers, 1) - 1
+        minimum = np.where(none, 0, ordered[first])
+        median = np.where(none, 0.0, (ordered[first + last // 2] + ordered[first + (last + 1) // 2]) / 2)
+        alone = np.bincount(which[mates == 1], minlength=len(numbers)) / np.maximum(numbers, 1)
+        return cls(minimum, median, alone)
 
 
-def _joined(rows: Iterable[Numbers]) -> Numbers:
-    return np.concatenate([np.empty(0, np.intp), *rows])
+def _alike(columns: Sequence[NDArray[Any]], number: int) -> list[Numbers]:
+    """Return the places at which all columns have the same values, in the order of the first of each."""
+    codes = np.zeros(number, np.int64)
+    for column in columns:
+        if number and (column != column[0]).any():
+            values, code = np.unique(column, return_inverse=True)
+            codes = np.unique(codes * len(values) + code, return_inverse=True)[1]
+    _, first, codes = np.unique(codes, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty(len(order), np.intp)
+    rank[order] = np.arange(len(order))
+    places = np.argsort(rank[codes], kind="stable")
+    return np.split(places, np.cumsum(np.bincount(codes, minlength=len(order))[order])[:-1]) if number else []
 
 
 def _in_words(effective: EffectiveK) -> str:
@@ -224,29 +259,32 @@ class _TwinSearch:
             return np.empty((0, self.forgotten.X.shape[1])), np.empty(0, np.int64)
         return np.concatenate([X for X, _ in found]), np.concatenate([y for _, y in found])
 
-    def _of_row(self, row: int, hashed: np.uint64) -> list[tuple[Matrix, NDArray[np.int64]]]:
+    def _of_row(self, row: int, hashed: np.uint32) -> list[tuple[Matrix, NDArray[np.int64]]]:
         """Return, from as few files as possible, a twin of each kind that this row has."""
-        label, equal = self.forgotten.y[row], {}
+        label, equal, near = self.forgotten.y[row], {}, {}
         for file, sketch in self.sketches.items():
-            same = np.flatnonzero(sketch.hashes == hashed)
+            rows = self._near(row, sketch)
+            if not len(rows):
+                continue
+            near[file] = rows
+            # Equal values have equal codes.
+            same = rows[sketch.hashes[rows] == hashed]
             if len(same):
                 equal[file] = same[np.argsort(sketch.labels[same] != label, kind="stable")]
         labelled = {f: rows for f, rows in equal.items() if self.sketches[f].labels[rows[0]] == label}
         parts = []
-        # Equal hashes are equal rows but for one case in 10^19, so the first file nearly always decides.
+        # Equal hashes of similar rows are equal rows but for a few in 10^9, so the first file nearly always decides.
         for file, rows in {**labelled, **equal}.items():
             X, y = self.files.records_in(file, rows)
             parts.append((X, y))
             twins, mine = near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread), file in labelled
             if twins.identical and (twins.same_label or not mine):
                 return parts
-        for file, sketch in self.sketches.items():
-            rows = self._near(row, sketch)
-            if len(rows):
-                X, y = self.files.records_in(file, rows)
-                parts.append((X, y))
-                if near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread).near:
-                    break
+        for file, rows in near.items():
+            X, y = self.files.records_in(file, rows)
+            parts.append((X, y))
+            if near_duplicates_among(self._one(row), X, y, retained=1, spread=self.spread).near:
+                break
         return parts
 
     def _one(self, row: int) -> Dataset:

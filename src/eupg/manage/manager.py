@@ -355,9 +355,7 @@ class Manager:
     def _take_up(self, choose: Callable[[ForgetQueue], Sequence[Request]]) -> list[Request]:
         """Mark the requests that are to be honoured now, without those that were cancelled before."""
         with self.space.ledger.transaction():
-            chosen = choose(ForgetQueue.of(self.space))
-            known = {request.id: request for request in chosen}
-            return self.space.book.advance_many((Step(name, State.PROCESSING) for name in known), known=known)
+            return self.space.book.advance_all(choose(ForgetQueue.of(self.space)), State.PROCESSING)
 
     def _give_up(self, failed: Mapping[str, Exception]) -> None:
         """Note which requests could not be honoured; only the type of error, since its text may be personal."""
@@ -426,11 +424,10 @@ class Manager:
         return certificate
 
     def _completed_last(self) -> str:
-        with self.space.ledger.snapshot() as snapshot:
-            entry = snapshot.last(f"request.{State.COMPLETED}")
-        if entry is None:
+        name = self.space.book.completed_last()
+        if name is None:
             raise WrongState("no request is completed: run forget first")
-        return str(entry.body["request"])
+        return name
 
     def credential(self, certificate: Certificate) -> Credential:
         """Return a certificate of this workspace as a W3C Verifiable Credential, signed with the same key."""

@@ -41,9 +41,9 @@ from eupg.manage.ledger.events import Json
 from eupg.manage.quality import QUALITY, quality_of
 from eupg.manage.requests.states import Request
 from eupg.manage.storage.change import switch
-from eupg.manage.storage.state import Event, ReleaseEntry, WorkspaceState, answers_to_bytes, digest_of_all
+from eupg.manage.storage.state import Answered, Event, ReleaseEntry, WorkspaceState, answers_to_bytes, digest_of_all
 from eupg.manage.storage.store import Digest
-from eupg.manage.storage.subjects import Rows, SubjectIndex, record_digest
+from eupg.manage.storage.subjects import Rows, SubjectIndex, record_digests
 from eupg.manage.storage.workspace import Workspace
 from eupg.progress import Progress
 from eupg.protect.kanonymity import constant_share
@@ -330,11 +330,12 @@ class Trainer:
         about["retained_digest"] = digest_of_all(following_files.records)
         about["elapsed_ms"] = round(1000 * (time.perf_counter() - started), 1)
         answered = erasure.answers(state, self.space.schema, twins, method=self.method)
-        many = len(answered) > _FEW_ANSWERS
+        many = len(trial.requests) > _FEW_ANSWERS
         if many:
             changes["answers"] = self.space.store.put(answers_to_bytes(answered))
         noted = (Event("forget", about), *events, Event("measure", results))
-        following = state.followed_by(noted, () if many else answered, **changes)
+        alone = () if many else tuple(Answered(name, answer.details) for answer in answered for name in answer.requests)
+        following = state.followed_by(noted, alone, **changes)
         if many:
             switch(self.space, following, answered)
         else:
@@ -375,7 +376,7 @@ class Trainer:
             of_slots = {int(slot): rows[slots == slot] for slot in np.unique(slots)}
             here = {digest: state.sidecars[digest] for digest in manifest}
             erased = files.erase(manifest, here, of_slots)
-            names = [bytes.fromhex(record_digest(key, name)) for name in erased.forgotten.ids.tolist()]
+            names = [bytes.fromhex(digest) for digest in record_digests(key, erased.forgotten.ids.tolist())]
             if not np.array_equal(erased.rows, rows) or names != index.records_at(rows):
                 raise WorkspaceDamaged(
                     "the index of people does not fit the records: requests would miss their person; restore keys, "
@@ -405,6 +406,8 @@ class Trainer:
     ) -> _Trial:
         """Train without the people who asked; name the requests after which no model can be trained.
 
+        ``erasure`` is that of all requests.
+
         First all requests together. If no model can be trained, halves are tried, and so on: a few more trainings tell
         which of many requests is the reason. Nothing is written on the way.
         """
@@ -417,8 +420,9 @@ class Trainer:
         parts = [tuple(waiting)]
         while parts:
             part = parts.pop()
+            asked = (*honoured, *part)
             try:
-                best = self._try(state, index, data, (*honoured, *part))
+                best = self._try(state, index, data, asked, erasure if len(asked) == len(waiting) else None)
                 honoured = best.requests
             except DataError as error:
                 if len(part) == 1:
@@ -430,9 +434,16 @@ class Trainer:
             raise next(iter(failed.values()))
         return replace(best, failed=failed)
 
-    def _try(self, state: WorkspaceState, index: SubjectIndex, data: Dataset, requests: tuple[Request, ...]) -> _Trial:
+    def _try(
+        self,
+        state: WorkspaceState,
+        index: SubjectIndex,
+        data: Dataset,
+        requests: tuple[Request, ...],
+        erasure: Erasure | None,
+    ) -> _Trial:
         """Train without the people who asked; no model is trained where the served one never saw them."""
-        erasure = Erasure.of(index, requests)
+        erasure = Erasure.of(index, requests) if erasure is None else erasure
         if not erasure.touches_model:
             return _Trial(requests, erasure, None, None)
         going = erasure.part(data, held_out=False)

@@ -49,7 +49,7 @@ def test_processes_open_a_new_ledger_at_the_same_moment(places, url):
     with Ledger(url) as ledger:
         ledger.verify()
         assert ledger.head().number == 6
-    assert places.sql(url, "SELECT version FROM schema_version ORDER BY version") == [(1,), (2,), (3,), (4,)]
+    assert places.sql(url, "SELECT version FROM schema_version ORDER BY version") == [(1,), (2,), (3,), (4,), (5,)]
 
 
 RACER = """
@@ -218,5 +218,5 @@ def test_older_database_keeps_its_entries_when_it_is_opened(places, url):
 def test_database_of_a_newer_version_is_refused(places, url):
     Ledger(url).close()
     places.sql(url, "INSERT INTO schema_version VALUES (99)")
-    with pytest.raises(LedgerUnavailable, match="schema version 99, this version of eupg knows 4: update eupg"):
+    with pytest.raises(LedgerUnavailable, match="schema version 99, this version of eupg knows 5: update eupg"):
         Ledger(url)

@@ -406,10 +406,10 @@ from eupg.data.schema import Schema
 from eupg.errors import StorageError
 from eupg.manage.storage.records import RecordFiles
 schema = Schema((Numeric(name="x", lower=0, upper=1), Categorical(name="y", role=Role.LABEL, categories=("a", "b"))))
-ids = np.arange(10_000).astype(str)
-data = Dataset(schema, np.random.default_rng(0).random((10_000, 1)), np.zeros(10_000, dtype=int), ids, ids)
+ids = np.arange(14_000).astype(str)
+data = Dataset(schema, np.random.default_rng(0).random((14_000, 1)), np.zeros(14_000, dtype=int), ids, ids)
 records = RecordFiles(Path(sys.argv[1]) / "records", schema)
-held = records.write_sketched(data, np.arange(10_000), first_slot=0, rows_per_part=1000)
+held = records.write_sketched(data, np.arange(14_000), first_slot=0, rows_per_part=1000)
 live = {*held.manifest, *(sketch for _, sketch in held.sidecars.values())}
 try:
     records.erase(held.manifest, held.sidecars, {slot: rows[::100] for slot, rows in held.rows.items()})

@@ -183,6 +183,18 @@ def test_deletion_reaches_the_disk_before_it_returns(store, monkeypatch):
     assert synced == [(str(store.folder), False)]
 
 
+def test_several_files_are_deleted_at_once_and_those_that_are_gone_are_left_out(store):
+    """Files of one size and one beginning are told apart by their content."""
+    long = [b"begin" * 100 + bytes([i]) for i in range(3)]
+    digests = [store.put(content) for content in long]
+    store.delete(digests[0])
+    store.delete_all(digests[:2])
+    assert store.digests() == {digests[2]}
+    (store.folder / "copy").write_bytes(long[2])
+    with pytest.raises(StoreCorrupt, match=f"copy still holds the deleted bytes of {digests[2]}"):
+        store.delete_all(digests)
+
+
 @pytest.mark.parametrize("name", ["copy.bin", ".x.partial", "0" * 64])
 def test_copy_of_deleted_bytes_under_another_name_is_found(store, name):
     digest = store.put(CONTENT)

@@ -117,7 +117,10 @@ def test_later_release_leaves_out_who_is_gone_or_held_out_and_takes_in_who_is_ne
 
 
 def left(index, going, *asked):
-    return index.left_behind(np.array(sorted(going)), [np.array(rows, dtype=np.intp) for rows in asked])
+    which = np.repeat(np.arange(len(asked)), [len(rows) for rows in asked])
+    flat = np.concatenate([np.array(rows, dtype=np.intp) for rows in asked])
+    found = index.left_behind(np.array(sorted(going)), flat, which, len(asked))
+    return [found.of(i) for i in range(len(asked))]
 
 
 class TestLeftBehind:
@@ -147,7 +150,7 @@ class TestLeftBehind:
             gone = before.gone.copy()
             gone[going] = True
             numbers, groups = before.person_numbers, before.groups[0]
-            for part, found in zip(asked, before.left_behind(going, asked), strict=True):
+            for part, found in zip(asked, left(before, going, *asked), strict=True):
                 theirs = np.flatnonzero(np.isin(numbers, numbers[part]))
                 behind = [row for row in theirs if gone[row] and groups[row] >= 0]
                 assert found.released == (len(behind),)

@@ -6,11 +6,12 @@ here, so the rest of the ledger does not depend on which one it is.
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -193,6 +194,25 @@ class Database:
         return LedgerUnavailable(
             f"{report}: the ledger was not written; check space, permissions and the server, then try again"
         )
+
+
+def insert_rows(connection: Connection, table: str, columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+    """Insert rows into a table, values in the order of the columns; they are handed to the driver as they are."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    places = ", ".join([mark] * len(columns))
+    connection.exec_driver_sql(f"INSERT INTO {table} ({', '.join(columns)}) VALUES ({places})", list(rows))
+
+
+def among(connection: Connection, column: str, name: str) -> str:
+    """Return, in SQL, whether a column holds one of the values of a list that is bound to this name."""
+    if connection.dialect.name == "sqlite":
+        return f"{column} IN (SELECT value FROM json_each(:{name}))"
+    return f"{column} = ANY(:{name})"
+
+
+def listed(connection: Connection, values: Sequence[str]) -> str | list[str]:
+    """Return a list of texts in the form in which :func:`among` expects it: one value, however long the list is."""
+    return json.dumps(list(values)) if connection.dialect.name == "sqlite" else list(values)
 
 
 def _url(place: str | Path | URL) -> URL:

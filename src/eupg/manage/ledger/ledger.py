@@ -106,7 +106,7 @@ class Ledger:
         """
         outer: Transaction | None = getattr(self._open, "transaction", None)
         if outer is not None:
-            with outer.connection.begin_nested():
+            with outer.nested():
                 yield outer
             return
         with self._database.writing() as connection:

@@ -91,6 +91,10 @@ def index_bodies(connection: Connection) -> None:
         connection.exec_driver_sql(f"CREATE INDEX entries_by_{field} ON entries (({value})) WHERE {named}")
 
 
+def allow_batches(connection: Connection) -> None:
+    """Let one entry hold the same event of many requests: an earlier version would not see what it says of them."""
+
+
 def body_field(field: str, *, sqlite: bool) -> tuple[str, str]:
     """Return, in SQL, whether a body names a request or a reference, and which.
 
@@ -102,7 +106,7 @@ def body_field(field: str, *, sqlite: bool) -> tuple[str, str]:
     return f"{place} > 0", f"substr(body, {place} + {len(mark)}, {length})"
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_entries, create_requests, index_kinds, index_bodies)
+MIGRATIONS: tuple[Migration, ...] = (create_entries, create_requests, index_kinds, index_bodies, allow_batches)
 
 
 def migrate(database: Database, migrations: tuple[Migration, ...] = MIGRATIONS, *, create: bool = True) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
-from sqlalchemy import BigInteger, Column, Connection, MetaData, Row, Select, Table, Text, insert, select, text
+from sqlalchemy import BigInteger, Column, Connection, MetaData, Row, Select, Table, Text, select, text
 
 from eupg.errors import LedgerCorrupt, ParameterError
+from eupg.manage.ledger.database import insert_rows
 from eupg.manage.ledger.events import Entry, Head, Json, canonical, check_kind, digest_of, genesis
 from eupg.manage.ledger.migrations import body_field
 
@@ -22,6 +24,7 @@ ENTRIES = Table(
     *(Column(name, Text) for name in ("at", "kind", "body", "previous", "digest")),
 )
 _NEWEST = select(ENTRIES.c.number, ENTRIES.c.at, ENTRIES.c.digest).order_by(ENTRIES.c.number.desc()).limit(1)
+_COLUMNS = ("number", "at", "kind", "body", "previous", "digest")
 _PAGE = 2000
 
 
@@ -33,18 +36,16 @@ class Snapshot:
 
     def head(self) -> Head:
         """Return the number and digest of the last entry."""
-        row = self.connection.execute(_NEWEST).first()
+        row = self._newest()
         return Head(row.number, row.digest) if row else Head(0, self.genesis())
 
     def not_before(self, moment: datetime) -> datetime:
         """Return the moment, or that of the newest entry if the clock was set back."""
-        row = self.connection.execute(_NEWEST).first()
-        try:
-            newest = None if row is None else aware(datetime.fromisoformat(row.at))
-        except (TypeError, ValueError, ParameterError):
-            # A damaged entry says nothing about the time; verify() names it.
-            newest = None
-        return aware(moment) if newest is None else max(aware(moment), newest)
+        return _not_before(self._newest(), moment)
+
+    def _newest(self) -> Row[Any] | None:
+        row: Row[Any] | None = self.connection.execute(_NEWEST).first()
+        return row
 
     def genesis(self) -> str:
         """Return what the first entry is tied to."""
@@ -85,6 +86,13 @@ class Snapshot:
         entries = [entry_of(row) for row in self.connection.execute(query, {"name": name}) if row.kind in kinds]
         return [entry for entry in entries if entry.body.get(field) == name]
 
+    def mentioning(self, name: str, kinds: Collection[str], first: int, last: int) -> list[Entry]:
+        """Return the entries of some kinds, from one number to another, in whose body a name occurs."""
+        place = "instr" if self.connection.dialect.name == "sqlite" else "strpos"
+        here = ENTRIES.c.kind.in_(list(kinds)), ENTRIES.c.number.between(first, last), text(f"{place}(body, :name) > 0")
+        query = select(ENTRIES).where(*here).order_by(ENTRIES.c.number)
+        return [entry_of(row) for row in self.connection.execute(query, {"name": name})]
+
     def entries(self, after: int = 0, kinds: Collection[str] | None = None) -> Iterator[Entry]:
         """Yield the entries after a number, in order."""
         while page := self.page(after, kinds):
@@ -101,7 +109,25 @@ class Transaction(Snapshot):
 
     def __init__(self, connection: Connection, now: datetime) -> None:
         super().__init__(connection)
-        self.now = self.not_before(now)
+        newest = self._newest()
+        self.now = _not_before(newest, now)
+        self._head = Head(newest.number, newest.digest) if newest else Head(0, self.genesis())
+
+    def head(self) -> Head:
+        """Return the number and digest of the last entry."""
+        # Nobody else writes meanwhile, so it need not be read again.
+        return self._head
+
+    @contextmanager
+    def nested(self) -> Iterator[Self]:
+        """Undo everything in this block if it fails, and leave what was written before it."""
+        head = self._head
+        try:
+            with self.connection.begin_nested():
+                yield self
+        except BaseException:
+            self._head = head
+            raise
 
     def append_many(self, events: Iterable[tuple[str, Mapping[str, Json]]]) -> list[Entry]:
         """Append events; they are on disk when the transaction ends."""
@@ -114,10 +140,20 @@ class Transaction(Snapshot):
             digest = digest_of(number, at, kind, body, previous)
             # The caller's own values, which the text was just made from.
             entries.append(Entry(number, at, kind, given, previous, digest))
-            rows.append({**vars(entries[-1]), "body": body})
+            rows.append((number, at, kind, body, previous, digest))
             previous = digest
-        self.connection.execute(insert(ENTRIES), rows)
+        insert_rows(self.connection, "entries", _COLUMNS, rows)
+        self._head = Head(entries[-1].number, previous)
         return entries
+
+
+def _not_before(newest: Row[Any] | None, moment: datetime) -> datetime:
+    try:
+        at = None if newest is None else aware(datetime.fromisoformat(newest.at))
+    except (TypeError, ValueError, ParameterError):
+        # A damaged entry says nothing about the time; verify() names it.
+        at = None
+    return aware(moment) if at is None else max(aware(moment), at)
 
 
 def aware(moment: datetime) -> datetime:

@@ -7,15 +7,16 @@ of two processes that take the same step, one succeeds and the other is refused.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, tzinfo
 
-from eupg.errors import ParameterError, RequestRefused, UnknownRequest
+from eupg.errors import LedgerCorrupt, ParameterError, RequestRefused, UnknownRequest
 from eupg.manage.ledger.events import Entry, Json
 from eupg.manage.ledger.ledger import Ledger
 from eupg.manage.ledger.transaction import Snapshot, Transaction, aware
 from eupg.manage.requests import index
+from eupg.manage.requests.batches import BATCH_KINDS, Group, batch_event, each_event, event_about, requests_in
 from eupg.manage.requests.index import RequestCounts
 from eupg.manage.requests.states import (
     DEFERRED,
@@ -32,8 +33,11 @@ from eupg.manage.requests.states import (
     apply,
     check_extension,
     check_reason,
+    check_step,
     fold,
     months_after,
+    request_of,
+    step_all,
 )
 from eupg.validation import is_whole
 
@@ -53,6 +57,8 @@ class Received:
 class RequestBook:
     """Erasure requests with their states and deadlines; days are counted in the time zone ``zone``.
 
+    The same event of ``many`` requests or more is one entry of the ledger; by default each has its own.
+
     Examples
     --------
     >>> import tempfile
@@ -65,9 +71,10 @@ class RequestBook:
     >>> folder.cleanup()
     """
 
-    def __init__(self, ledger: Ledger, *, zone: tzinfo = UTC) -> None:
+    def __init__(self, ledger: Ledger, *, zone: tzinfo = UTC, many: int | None = None) -> None:
         self._ledger = ledger
         self._zone = zone
+        self._many = many
 
     def receive(self, unit: str, digest: str, *, channel: str | None = None) -> Received:
         """Receive a request; it is on disk when this returns. See :class:`Receipt` for the parameters."""
@@ -78,8 +85,10 @@ class RequestBook:
         asked = list(receipts)
         with self._ledger.transaction() as transaction:
             earlier = index.open_for(transaction.connection, asked)
+            due = months_after(self._day(transaction.now), 1)
+            if not earlier and self._is_many(asked) and len({(r.unit, r.digest) for r in asked}) == len(asked):
+                return [Received(request, False) for request in self._receive_together(transaction, asked, due)]
             standing = {key: request.id for key, request in earlier.items()}
-            due = months_after(self._day(transaction.now), 1).isoformat()
             events: list[tuple[str, dict[str, Json]]] = []
             for receipt in asked:
                 key = receipt.unit, receipt.digest
@@ -88,16 +97,81 @@ class RequestBook:
                     events.append((REPEATED, body | {"request": standing[key]}))
                     continue
                 standing[key] = f"r-{secrets.token_hex(8)}"
-                body |= {"request": standing[key], "unit": str(receipt.unit), "digest": receipt.digest, "due": due}
+                body |= {"request": standing[key], "unit": str(receipt.unit), "digest": receipt.digest}
+                body["due"] = due.isoformat()
                 events.append((RECEIVED, body))
             now = self._append(transaction, events)
         return [Received(request, kind == REPEATED) for request, (kind, _) in zip(now, events, strict=True)]
+
+    def _receive_together(self, transaction: Transaction, receipts: Sequence[Receipt], due: date) -> list[Request]:
+        """Receive many requests in one entry; nobody among them has another that is open."""
+        names = [f"r-{token}" for token in _tokens(len(receipts))]
+        groups: dict[tuple[str, str | None], list[int]] = {}
+        for i, receipt in enumerate(receipts):
+            groups.setdefault((receipt.unit, receipt.channel), []).append(i)
+        listed = []
+        for (unit, channel), members in groups.items():
+            shared: dict[str, Json] = {"unit": str(unit), "due": due.isoformat()}
+            shared |= {} if channel is None else {"channel": channel}
+            listed.append(Group([names[i] for i in members], shared, [receipts[i].digest for i in members]))
+        (entry,) = transaction.append_many([batch_event(State.RECEIVED, listed)])
+        same = {"state": State.RECEIVED, "verified": False, "extended": False, "received_at": entry.at, "due": due}
+        same |= {"reason": None, "first": entry.number, "last": entry.number}
+        requests = [
+            request_of({"id": name, "unit": r.unit, "digest": r.digest, "channel": r.channel, **same})
+            for name, r in zip(names, receipts, strict=True)
+        ]
+        index.add(transaction.connection, requests)
+        return requests
 
     def advance(
         self, request: str, state: State, *, reason: str | None = None, details: Mapping[str, Json] | None = None
     ) -> Request:
         """Take a request to its next state, or refuse. See :class:`Step` for the parameters."""
         return self.advance_many([Step(request, state, reason, details)])[0]
+
+    def advance_all(self, requests: Sequence[Request], state: State, *, reason: str | None = None) -> list[Request]:
+        """Take requests, as they were read in the same transaction, to the same state; if one is refused, none is."""
+        known = {request.id: request for request in requests}
+        if not self._is_many(requests) or len(known) < len(requests):
+            return self.advance_many((Step(request.id, state, reason) for request in requests), known=known)
+        shared = Step(requests[0].id, state, reason)
+        with self._ledger.transaction() as transaction:
+            # Refuses before anything is written.
+            now = step_all(requests, state, number=transaction.head().number + 1, reason=reason)
+            body: dict[str, Json] = {} if shared.reason is None else {"reason": shared.reason}
+            self._step_together(transaction, state, [Group(list(known), body)], reason)
+        return now
+
+    def complete(self, answers: Sequence[tuple[Sequence[str], Mapping[str, Json]]]) -> None:
+        """Complete requests that are being carried out; those who are answered alike are listed together.
+
+        Each answer consists of the ids of requests, and of what is noted for each of them.
+        """
+        names = [name for requests, _ in answers for name in requests]
+        with self._ledger.transaction() as transaction:
+            if self._is_many(names) and len(set(names)) == len(names):
+                groups = [Group(requests, {"details": dict(details)}) for requests, details in answers]
+                self._step_together(transaction, State.COMPLETED, groups, None)
+            else:
+                steps = (Step(n, State.COMPLETED, None, details) for requests, details in answers for n in requests)
+                self.advance_many(steps)
+
+    def _step_together(
+        self, transaction: Transaction, state: State, groups: Sequence[Group], reason: str | None
+    ) -> None:
+        """Take requests to the same state in one entry; if one of them cannot take it, undo all and say which."""
+        names = [name for group in groups for name in group.requests]
+        (entry,) = transaction.append_many([batch_event(state, groups)])
+        if index.step(transaction.connection, names, state, number=entry.number, reason=reason) == len(names):
+            return
+        for name, request in self._known(transaction, names).items():
+            if request.last != entry.number:
+                check_step(name, request.state, state)
+        raise LedgerCorrupt("the index of requests does not hold what was written to it: run verify")
+
+    def _is_many(self, requests: Sequence[object]) -> bool:
+        return self._many is not None and len(requests) >= self._many
 
     def advance_many(self, steps: Iterable[Step], *, known: Mapping[str, Request] | None = None) -> list[Request]:
         """Take many requests to their next states in one transaction; if one step is refused, none is taken.
@@ -195,18 +269,32 @@ class RequestBook:
     def history(self, request: str) -> list[Entry]:
         """Return the events of a request, in order."""
         with self._ledger.snapshot() as snapshot:
-            self._known(snapshot, [request])
-            return snapshot.naming("request", request, KINDS)
+            known = self._known(snapshot, [request])[request]
+            own = snapshot.naming("request", request, KINDS)
+            together = snapshot.mentioning(request, BATCH_KINDS, known.first, known.last)
+            return sorted(own + [event_about(entry, request) for entry in together], key=lambda entry: entry.number)
+
+    def completed_last(self) -> str | None:
+        """Return the id of a request that was completed last."""
+        kinds = f"request.{State.COMPLETED}", f"requests.{State.COMPLETED}"
+        with self._ledger.snapshot() as snapshot:
+            entries = [entry for kind in kinds if (entry := snapshot.last(kind)) is not None]
+        return None if not entries else requests_in(max(entries, key=lambda entry: entry.number))[-1]
+
+    def in_states(self, requests: Sequence[str], states: Sequence[State]) -> list[Request]:
+        """Return those of the named requests that are in one of these states."""
+        with self._ledger.snapshot() as snapshot:
+            return index.in_states(snapshot.connection, requests, states)
 
     def verify(self) -> None:
         """Fold all events and compare the index with them; :meth:`Ledger.verify` checks the events themselves."""
         with self._ledger.snapshot() as snapshot:
-            index.compare(snapshot.connection, fold(snapshot.entries(kinds=KINDS)))
+            index.compare(snapshot.connection, fold(_events(snapshot)))
 
     def rebuild(self) -> int:
         """Make the index again from the events, and return the number of requests."""
         with self._ledger.transaction() as transaction:
-            requests = fold(transaction.entries(kinds=KINDS))
+            requests = fold(_events(transaction))
             index.clear(transaction.connection)
             index.add(transaction.connection, requests.values())
             return len(requests)
@@ -242,3 +330,20 @@ class RequestBook:
         index.add(transaction.connection, (now[name] for name in now if name in received))
         index.change(transaction.connection, (now[name] for name in now if name not in received))
         return [now[name] for name in names]
+
+
+def _events(snapshot: Snapshot) -> Iterator[Entry]:
+    """Yield the events of all requests, in order."""
+    for entry in snapshot.entries(kinds=KINDS | BATCH_KINDS):
+        try:
+            yield from each_event(entry)
+        except (KeyError, TypeError, ValueError) as error:
+            raise LedgerCorrupt(
+                f"entry {entry.number} ({entry.kind}) cannot have come from the request book: {error}"
+            ) from error
+
+
+def _tokens(number: int) -> list[str]:
+    """Return random tokens of 16 hexadecimal digits."""
+    digits = secrets.token_hex(8 * number)
+    return [digits[i : i + 16] for i in range(0, 16 * number, 16)]

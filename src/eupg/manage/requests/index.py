@@ -6,10 +6,11 @@ the events, compares it with them, and can rebuild it from them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from functools import lru_cache
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import (
@@ -26,13 +27,14 @@ from sqlalchemy import (
     case,
     delete,
     func,
-    insert,
     select,
+    text,
     update,
 )
 
 from eupg.errors import LedgerCorrupt
-from eupg.manage.requests.states import OPEN, Receipt, Request, State
+from eupg.manage.ledger.database import among, insert_rows, listed
+from eupg.manage.requests.states import OPEN, STEPS, Receipt, Request, State, request_of
 
 REQUESTS = Table(
     "requests",
@@ -44,12 +46,14 @@ REQUESTS = Table(
     *(Column(name, BigInteger) for name in ("first", "last")),
 )
 _NAMES = tuple(field.name for field in fields(Request))
+_LISTED = ", ".join(_NAMES)
+_in_order = itemgetter(*_NAMES)
 _CHANGING = ("state", "verified", "extended", "due", "reason", "last")
 _UPDATE = (
     update(REQUESTS).where(REQUESTS.c.id == bindparam("key")).values({name: bindparam(name) for name in _CHANGING})
 )
-# Databases accept a limited number of values per query.
-_AT_ONCE = 5000
+_STATES = {state.value: state for state in State}
+_BEFORE = {state: [before.value for before in State if state in STEPS[before]] for state in State}
 
 
 @dataclass(frozen=True)
@@ -79,26 +83,44 @@ def is_overdue(today: date) -> ColumnElement[bool]:
 
 def select_requests(connection: Connection, *where: ColumnElement[bool], at_most: int | None = None) -> list[Request]:
     """Return requests, in the order of their deadlines."""
-    wanted = select(REQUESTS).where(*where).order_by(REQUESTS.c.due, REQUESTS.c.first).limit(at_most)
+    # Requests that were received in one entry have the same number.
+    order = REQUESTS.c.due, REQUESTS.c.first, REQUESTS.c.id
+    wanted = select(REQUESTS).where(*where).order_by(*order).limit(at_most)
     return [_request(row) for row in connection.execute(wanted)]
 
 
 def by_id(connection: Connection, ids: Iterable[str]) -> dict[str, Request]:
     """Return those of the named requests that exist."""
-    requests: dict[str, Request] = {}
-    for part in _parts(list(dict.fromkeys(ids))):
-        requests |= {request.id: request for request in select_requests(connection, REQUESTS.c.id.in_(part))}
-    return requests
+    names = list(dict.fromkeys(ids))
+    query = text(f"SELECT {_LISTED} FROM requests WHERE {among(connection, 'id', 'ids')}")
+    rows = connection.execute(query, {"ids": listed(connection, names)}) if names else ()
+    requests = {row[0]: _request(row) for row in rows}
+    return {name: requests[name] for name in names if name in requests}
+
+
+def in_states(connection: Connection, ids: Sequence[str], states: Sequence[State]) -> list[Request]:
+    """Return those of the named requests that are in one of these states."""
+    query = text(
+        f"SELECT {_LISTED} FROM requests WHERE {among(connection, 'id', 'ids')} "
+        f"AND {among(connection, 'state', 'states')} ORDER BY due, first, id"
+    )
+    named = {"ids": listed(connection, ids), "states": listed(connection, [state.value for state in states])}
+    return [_request(row) for row in connection.execute(query, named)]
 
 
 def open_for(connection: Connection, receipts: Sequence[Receipt]) -> dict[tuple[str, str], Request]:
     """Return the open requests for the same people and records, by unit and digest."""
     requests: dict[tuple[str, str], Request] = {}
+    open_states = ", ".join(f"'{state.value}'" for state in OPEN)
     for unit in {receipt.unit for receipt in receipts}:
-        digests = dict.fromkeys(receipt.digest for receipt in receipts if receipt.unit == unit)
-        for part in _parts(list(digests)):
-            asked = REQUESTS.c.unit == unit, REQUESTS.c.digest.in_(part), is_open()
-            requests |= {(unit, request.digest): request for request in select_requests(connection, *asked)}
+        digests = list(dict.fromkeys(receipt.digest for receipt in receipts if receipt.unit == unit))
+        # The states are literal, so that the database can use its index over open requests.
+        query = text(
+            f"SELECT {_LISTED} FROM requests WHERE unit = :unit AND {among(connection, 'digest', 'digests')} "
+            f"AND state IN ({open_states})"
+        )
+        rows = connection.execute(query, {"unit": unit, "digests": listed(connection, digests)})
+        requests |= {(unit, request.digest): request for request in map(_request, rows)}
     return requests
 
 
@@ -120,9 +142,9 @@ def count_requests(connection: Connection, today: date) -> RequestCounts:
 
 def add(connection: Connection, requests: Iterable[Request]) -> None:
     """Note new requests."""
-    rows = [_row(request) for request in requests]
+    rows = [_in_order(_row(request)) for request in requests]
     if rows:
-        connection.execute(insert(REQUESTS), rows)
+        insert_rows(connection, "requests", _NAMES, rows)
 
 
 def change(connection: Connection, requests: Iterable[Request]) -> None:
@@ -130,6 +152,21 @@ def change(connection: Connection, requests: Iterable[Request]) -> None:
     rows = [_changed(request) for request in requests]
     if rows:
         connection.execute(_UPDATE, rows)
+
+
+def step(connection: Connection, ids: Sequence[str], state: State, *, number: int, reason: str | None) -> int:
+    """Take all of these requests that can take it to their next state; return how many.
+
+    ``number`` is that of the entry that says so; see :func:`~eupg.manage.requests.states.step_all`.
+    """
+    changes = {"state": state.value, "last": number} | ({} if reason is None else {"reason": reason})
+    values = ", ".join([f"{name} = :{name}" for name in changes] + ["verified = TRUE"] * (state is State.VERIFIED))
+    query = text(
+        f"UPDATE requests SET {values} WHERE {among(connection, 'id', 'ids')} "
+        f"AND {among(connection, 'state', 'states')}"
+    )
+    named = {"ids": listed(connection, ids), "states": listed(connection, _BEFORE[state])}
+    return connection.execute(query, changes | named).rowcount
 
 
 def clear(connection: Connection) -> None:
@@ -170,22 +207,17 @@ _read_day = lru_cache(maxsize=256)(date.fromisoformat)
 
 
 def _row(request: Request) -> dict[str, Any]:
-    row = {name: getattr(request, name) for name in _NAMES}
-    return row | {"state": request.state.value, "due": request.due.isoformat()}
+    return {**vars(request), "state": request.state.value, "due": _written_day(request.due)}
 
 
 def _request(row: Row[Any]) -> Request:
     # The columns stand in the order of the fields.
-    name, unit, digest, channel, state, verified, extended, received_at, due, reason, first, last = tuple(row)
+    values: dict[str, Any] = dict(zip(_NAMES, row, strict=True))
     try:
-        now, day = State(state), _read_day(due)
-    except (TypeError, ValueError) as error:
-        raise LedgerCorrupt(f"request {name} is damaged in the index ({error}): rebuild() makes it again") from error
-    return Request(
-        name, unit, digest, channel, now, bool(verified), bool(extended), received_at, day, reason, first, last
-    )
-
-
-def _parts(values: list[str]) -> Iterator[list[str]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]
+        values["state"], values["due"] = _STATES[values["state"]], _read_day(values["due"])
+    except (TypeError, ValueError, KeyError) as error:
+        raise LedgerCorrupt(
+            f"request {values['id']} is damaged in the index ({error}): rebuild() makes it again"
+        ) from error
+    values["verified"], values["extended"] = bool(values["verified"]), bool(values["extended"])
+    return request_of(values)

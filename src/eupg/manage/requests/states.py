@@ -231,6 +231,32 @@ def apply(entry: Entry, request: Request | None) -> Request:
     raise ValueError(f"{entry.kind!r} is not an event of a request")
 
 
+def step_all(requests: Iterable[Request], state: State, *, number: int, reason: str | None) -> list[Request]:
+    """Return requests as they are after the same step of all, in the entry of this number; see :func:`apply`."""
+    stepped = []
+    for request in requests:
+        check_step(request.id, request.state, state)
+        changes: dict[str, object] = {"state": state, "last": number}
+        if reason is not None:
+            changes["reason"] = reason
+        if state is State.VERIFIED:
+            changes["verified"] = True
+        stepped.append(copy_of(request, changes))
+    return stepped
+
+
+def copy_of(request: Request, changes: Mapping[str, object]) -> Request:
+    """Return a request with some values changed; several times as fast as ``replace``, for very many of them."""
+    return request_of({**vars(request), **changes})
+
+
+def request_of(values: Mapping[str, object]) -> Request:
+    """Return a request from the values of all its fields; several times as fast as the constructor."""
+    request = object.__new__(Request)
+    vars(request).update(values)
+    return request
+
+
 def fold(entries: Iterable[Entry]) -> dict[str, Request]:
     """Return every request that the events describe; refuse an event that was not written through the book."""
     requests: dict[str, Request] = {}

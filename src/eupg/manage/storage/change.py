@@ -11,15 +11,16 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
 from eupg.errors import ChangeOvertaken, ChangeUnsettled, EupgError, StoreCorrupt
 from eupg.files import list_folder, remove_partials, storage_error
 from eupg.killpoint import checkpoint
 from eupg.manage.ledger.events import Json
-from eupg.manage.requests.states import State, Step
+from eupg.manage.requests.states import State
 from eupg.manage.storage.pointer import PointerStage, note_settled, settled_number
-from eupg.manage.storage.state import Answered, WorkspaceState, answers_from_bytes
+from eupg.manage.storage.state import AnsweredAlike, WorkspaceState, answers_from_bytes
 from eupg.manage.storage.store import Deleted, Store
 from eupg.manage.storage.workspace import Workspace
 from eupg.temporary import temporary_files_in
@@ -57,7 +58,7 @@ def changing(space: Workspace, doing: str) -> Iterator[None]:
             raise
 
 
-def switch(space: Workspace, state: WorkspaceState, answered: tuple[Answered, ...] | None = None) -> None:
+def switch(space: Workspace, state: WorkspaceState, answered: tuple[AnsweredAlike, ...] | None = None) -> None:
     """Replace the pointer, then settle what follows from it; ``answered`` is what the file of answers holds.
 
     If the lock was lost, another process has changed the workspace, or a file that would be live was removed, nothing
@@ -98,7 +99,7 @@ def switch(space: Workspace, state: WorkspaceState, answered: tuple[Answered, ..
 def _check_written(space: Workspace, state: WorkspaceState) -> None:
     """Raise unless every file that is to be live exists: a process that removes lock files may remove others."""
     parts = ((space.store, state.live_files), (space.records.files, state.live_records))
-    missing = sorted(digest for store, digests in parts for digest in digests if digest not in store)
+    missing = sorted(digest for store, digests in parts for digest in digests - store.names())
     if missing:
         raise StoreCorrupt(
             f"{len(missing)} files of this change were removed while it was being prepared, first {missing[0]}: "
@@ -111,7 +112,7 @@ def settle(
     state: WorkspaceState,
     content: bytes | None = None,
     *,
-    answered: tuple[Answered, ...] | None = None,
+    answered: tuple[AnsweredAlike, ...] | None = None,
 ) -> None:
     """Delete the files that the pointer gave up, check that they are gone, and update the ledger; can be repeated.
 
@@ -119,13 +120,13 @@ def settle(
     the file of answers holds; it is read where that is not given.
     """
     if answered is None:
-        answered = state.answered
+        answered = tuple(AnsweredAlike((answer.request,), answer.details) for answer in state.answered)
         if state.answers is not None:
             answered += answers_from_bytes(space.store.read(state.answers))
-    for file in state.given_up:
-        store = space.records.files if file.records else space.store
-        if file.digest in store:
-            store.delete(file.digest)
+    # In their order: what held people's values comes first.
+    for records, files in groupby(state.given_up, key=lambda file: file.records):
+        store = space.records.files if records else space.store
+        store.delete_all([file.digest for file in files])
     checkpoint("before the ledger follows")
     with space.ledger.transaction() as transaction:
         if state.number <= settled_number(transaction):
@@ -135,15 +136,11 @@ def settle(
         transaction.append_many(
             ("delete", {"what": file.what, "digest": file.digest, **change}) for file in state.given_up
         )
-        requests = space.book.get_many(answer.request for answer in answered)
+        names = [name for answer in answered for name in answer.requests]
         # If another process recovered while the lock file was gone, they wait again: they are taken up first.
-        waiting = [name for name, r in requests.items() if r.state in (State.ACCEPTED, State.FAILED)]
-        taken_up = space.book.advance_many((Step(name, State.PROCESSING) for name in waiting), known=requests)
-        requests |= {request.id: request for request in taken_up}
-        space.book.advance_many(
-            (Step(answer.request, State.COMPLETED, None, {**answer.details, **change}) for answer in answered),
-            known=requests,
-        )
+        waiting = space.book.in_states(names, (State.ACCEPTED, State.FAILED))
+        space.book.advance_all(waiting, State.PROCESSING)
+        space.book.complete([(answer.requests, {**answer.details, **change}) for answer in answered])
         note_settled(state, transaction, content)
     checkpoint("after the ledger followed")
 
@@ -195,10 +192,12 @@ def _collect(space: Workspace, state: WorkspaceState | None, stray: list[Deleted
 
 def _release_requests(space: Workspace) -> tuple[str, ...]:
     """Let requests wait again that were being processed: the process that did so has ended."""
-    stuck = [r.id for r in space.book.processing()]
-    if stuck:
-        space.book.advance_many(Step(name, State.FAILED, "interrupted before it was done") for name in stuck)
-    return tuple(stuck)
+    if not space.book.processing():
+        return ()
+    with space.ledger.transaction():
+        stuck = space.book.processing()
+        space.book.advance_all(stuck, State.FAILED, reason="interrupted before it was done")
+    return tuple(request.id for request in stuck)
 
 
 def _unsettled(error: EupgError) -> ChangeUnsettled:

@@ -192,10 +192,11 @@ class RecordFiles:
         table = pa.concat_tables(gone) if gone else self._arrow.empty_table()
         order = np.argsort(table.column(self._position).to_numpy(), kind="stable")
         left_files = [(digest, successor.get(digest, digest)) for digest in manifest]
+        before = _names_in(sidecars)
         return Erased(
             manifest=tuple(new for _, new in left_files if new is not None),
             sidecars=changed,
-            written=tuple(d for d in (*changed, *(s for _, s in changed.values())) if d not in _names_in(sidecars)),
+            written=tuple(d for d in (*changed, *(s for _, s in changed.values())) if d not in before),
             forgotten=self._dataset(table, order),
             rows=np.concatenate([np.empty(0, np.int64), *numbers])[order],
         )

@@ -9,6 +9,7 @@ earlier sketch is deleted like the earlier file: nothing in a sketch outlives th
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -24,12 +25,15 @@ from eupg.errors import StoreCorrupt
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.uint8]
-_FORMAT = "eupg-sketch-1"
+_FORMAT = "eupg-sketch-2"
+# The first format had 64 bits for every label and every hash, though sketches of all files are read to find a twin.
+_FIRST_FORMAT = "eupg-sketch-1"
 # The largest code of a value; the code above it is that of a missing value.
 _TOP, _EMPTY = 254, 255
 # More columns would hardly leave out further rows.
 _MOST_COLUMNS = 24
 _ODD = np.uint64(0x9E3779B97F4A7C15)
+_LABELS = {kind: np.dtype(kind) for kind in ("|u1", "<u2", "<u4")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,8 +88,8 @@ class Sketch:
     """
 
     rows: NDArray[np.uint32]
-    labels: NDArray[np.int64]
-    hashes: NDArray[np.uint64]
+    labels: NDArray[np.integer]
+    hashes: NDArray[np.uint32]
     codes: Codes
     moments: ColumnMoments
 
@@ -96,7 +100,7 @@ class Sketch:
         table: Values = np.asarray(X, dtype=np.float64) if plain else np.empty((len(X), 0))
         return cls(
             np.asarray(rows, dtype=np.uint32),
-            np.asarray(y, dtype=np.int64),
+            np.asarray(y, dtype=np.min_scalar_type(max(1, len(schema.label.categories) - 1))),
             hashes(table),
             codes(schema, table),
             ColumnMoments.of(table),
@@ -113,7 +117,8 @@ class Sketch:
 
     def to_bytes(self) -> bytes:
         """Return the content of the file, with random salt: its digest stays in the ledger when the file is gone."""
-        about = {"format": _FORMAT, "rows": len(self.rows), "codes": len(self.codes)}
+        labels = self.labels.dtype.newbyteorder("<").str
+        about = {"format": _FORMAT, "rows": len(self.rows), "codes": len(self.codes), "labels": labels}
         about |= {"columns": len(self.moments.mean), "salt": os.urandom(32).hex()}
         return b"".join([json.dumps(about).encode(), b"\n", *(array.tobytes() for array in _content(self))])
 
@@ -121,36 +126,44 @@ class Sketch:
     def from_bytes(cls, content: bytes) -> Sketch:
         """Read a sketch back."""
         try:
-            line, _, rest = content.partition(b"\n")
+            line = content[: content.index(b"\n")]
             about = json.loads(line)
-            if about["format"] != _FORMAT:
+            first = about["format"] == _FIRST_FORMAT
+            if not first and about["format"] != _FORMAT:
                 raise StoreCorrupt(f"a sketch has the format {about['format']!r}, expected {_FORMAT!r}: update eupg")
             n, lines, columns = int(about["rows"]), int(about["codes"]), int(about["columns"])
-            shapes: list[tuple[Any, tuple[int, ...]]] = [("<u4", (n,)), ("<i8", (n,)), ("<u8", (n,))]
+            labels, hashed = ("<i8", "<u8") if first else (_LABELS[about["labels"]], "<u4")
+            shapes: list[tuple[Any, tuple[int, ...]]] = [("<u4", (n,)), (labels, (n,)), (hashed, (n,))]
             shapes += [("u1", (lines, n)), *[("<f8", (columns,))] * 3]
             arrays: list[NDArray[Any]] = []
-            at = 0
+            # Behind the line, which is not cut off: that would copy the rest.
+            at = len(line) + 1
             for kind, shape in shapes:
-                size = int(np.prod(shape))
-                arrays.append(np.frombuffer(rest, dtype=kind, count=size, offset=at).reshape(shape))
+                size = math.prod(shape)
+                arrays.append(np.frombuffer(content, dtype=kind, count=size, offset=at).reshape(shape))
                 at += arrays[-1].nbytes
         except (ValueError, KeyError, TypeError) as error:
             raise StoreCorrupt(f"a sketch of records cannot be read ({error}): restore it from a backup") from error
-        return cls(arrays[0], arrays[1], arrays[2], arrays[3], ColumnMoments(*arrays[4:]))
+        hashes_now = _upper_half(arrays[2]) if first else arrays[2]
+        return cls(arrays[0], arrays[1], hashes_now, arrays[3], ColumnMoments(*arrays[4:]))
 
 
 def _content(sketch: Sketch) -> list[NDArray[Any]]:
     return [sketch.rows, sketch.labels, sketch.hashes, sketch.codes, *_arrays(sketch.moments)]
 
 
-def hashes(X: Values) -> NDArray[np.uint64]:
+def hashes(X: Values) -> NDArray[np.uint32]:
     """Return a hash of each row; equal rows, two missing values being equal, have equal hashes."""
     hashed = np.zeros(len(X), dtype=np.uint64)
     for column in np.where(np.isnan(X), np.nan, X + 0.0).T:
         bits = np.ascontiguousarray(column).view(np.uint64)
         hashed = (hashed ^ (bits ^ (bits >> np.uint64(32))) * _ODD) * _ODD
         hashed ^= hashed >> np.uint64(29)
-    return hashed
+    return _upper_half(hashed)
+
+
+def _upper_half(hashed: NDArray[np.uint64]) -> NDArray[np.uint32]:
+    return (hashed >> np.uint64(32)).astype(np.uint32)
 
 
 def codes(schema: Schema, X: Values) -> Codes:

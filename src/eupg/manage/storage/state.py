@@ -48,17 +48,25 @@ class Answered:
     details: Mapping[str, Json]
 
 
-def answers_to_bytes(answered: Sequence[Answered]) -> bytes:
+@dataclass(frozen=True)
+class AnsweredAlike:
+    """Requests that a change answers, and what is noted with the answer to each of them."""
+
+    requests: tuple[str, ...]
+    details: Mapping[str, Json]
+
+
+def answers_to_bytes(answered: Sequence[AnsweredAlike]) -> bytes:
     """Return the content of a file of answers."""
-    values = [{"request": answer.request, "details": answer.details} for answer in answered]
-    return json.dumps(values, ensure_ascii=False).encode()
+    return json.dumps([vars(answer) for answer in answered], ensure_ascii=False).encode()
 
 
-def answers_from_bytes(content: bytes) -> tuple[Answered, ...]:
-    """Read answers back."""
+def answers_from_bytes(content: bytes) -> tuple[AnsweredAlike, ...]:
+    """Read answers back; an earlier version wrote one for each request."""
     try:
-        return tuple(Answered(**answer) for answer in json.loads(content))
-    except (ValueError, TypeError) as error:
+        values = [{"requests": [a.pop("request")], **a} if "request" in a else a for a in json.loads(content)]
+        return tuple(AnsweredAlike(**{**answer, "requests": tuple(answer["requests"])}) for answer in values)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise WorkspaceDamaged(f"the file of answers cannot be read ({error}): restore it from a backup") from error
 
 

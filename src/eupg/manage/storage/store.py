@@ -13,7 +13,7 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BufferedReader
@@ -32,6 +32,8 @@ from eupg.files import (
 Digest = str
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _PIECE = 1 << 20
+# So many bytes at the beginning tell most files apart.
+_HEAD = 256
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,16 @@ class Store:
 
     def delete(self, digest: Digest) -> Deleted:
         """Delete a file, damaged or not, and return once no file of the folder has that name or content."""
-        return self._delete([self._at(digest).name], live=set())[0]
+        return self._delete([_name(digest)], live=set())[0]
+
+    def delete_all(self, digests: Iterable[Digest]) -> None:
+        """Delete those of these files that exist, in this order; see :meth:`delete`."""
+        present = self.names()
+        self._delete([name for name in map(_name, digests) if name in present], live=set())
+
+    def names(self) -> set[str]:
+        """Return the names of everything in the folder."""
+        return {entry.name for entry in list_folder(self.folder)}
 
     def collect(self, live: Iterable[Digest]) -> list[Deleted]:
         """Delete every file that is not live, and return what was deleted.
@@ -120,11 +131,10 @@ class Store:
         error names them once everything else is done. A copy of a live file is deleted without being listed, since its
         bytes are not gone.
         """
-        needed = {self._at(digest).name for digest in live}
-        missing = sorted(digest for digest in needed if digest not in self)
+        needed, entries = set(map(_name, live)), list_folder(self.folder)
+        missing = sorted(needed - {entry.name for entry in entries})
         if missing:
             raise StoreCorrupt(f"{self._at(missing[0])} is missing: nothing was deleted; restore it from a backup")
-        entries = list_folder(self.folder)
         deleted = self._delete(sorted(e.name for e in entries if _is_plain(e) and e.name not in needed), live=needed)
         for entry in entries:
             if not _is_plain(entry):
@@ -133,22 +143,18 @@ class Store:
 
     def verify(self, live: Iterable[Digest]) -> tuple[str, ...]:
         """Check that every live file is present and intact, and return the names of everything else in the folder."""
-        needed = {self._at(digest).name for digest in live}
+        needed = set(map(_name, live))
         for digest in sorted(needed):
             self.path(digest)
         return self.others(needed)
 
     def others(self, live: Iterable[Digest]) -> tuple[str, ...]:
         """Return the names of everything in the folder that is not live."""
-        needed = {self._at(digest).name for digest in live}
+        needed = set(map(_name, live))
         return tuple(sorted(e.name for e in list_folder(self.folder) if e.name not in needed))
 
     def _at(self, digest: Digest) -> Path:
-        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-            raise ParameterError(
-                f"expected a digest of 64 digits 0-9 and a-f, got {digest!r:.80}: pass a result of put"
-            )
-        return self.folder / digest
+        return self.folder / _name(digest)
 
     @contextmanager
     def _reading(self, name: str) -> Iterator[BufferedReader]:
@@ -171,13 +177,15 @@ class Store:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def _delete(self, names: list[str], *, live: set[Digest]) -> list[Deleted]:
-        deleted = [about for about in map(self._about, names) if about.digest not in live]
+        if not names:
+            return []
+        described = [(about, head) for about, head in map(self._about, names) if about.digest not in live]
         remove_files(self.folder, names)
-        self._check_gone(deleted)
-        return deleted
+        self._check_gone({(about.size, head): about for about, head in described})
+        return [about for about, _ in described]
 
-    def _about(self, name: str) -> Deleted:
-        """Describe a file before its deletion; refuse one whose bytes would remain under another name."""
+    def _about(self, name: str) -> tuple[Deleted, bytes]:
+        """Describe a file before its deletion, by its beginning too; refuse one whose bytes have another name."""
         with self._reading(name) as file:
             about = os.fstat(file.fileno())
             if about.st_nlink > 1:
@@ -185,20 +193,33 @@ class Store:
                     f"{self.folder / name} has {about.st_nlink} names (hard links), so its bytes would stay: "
                     f"remove the others (find / -inum {about.st_ino} on its disk), then repeat"
                 )
+            head = file.read(_HEAD)
+            file.seek(0)
             named = _DIGEST.fullmatch(name) is not None
-            return Deleted(name if named else hashlib.file_digest(file, "sha256").hexdigest(), about.st_size)
+            digest = name if named else hashlib.file_digest(file, "sha256").hexdigest()
+            return Deleted(digest, about.st_size), head
 
-    def _check_gone(self, deleted: list[Deleted]) -> None:
-        gone, sizes = {d.digest for d in deleted}, {d.size for d in deleted}
+    def _check_gone(self, deleted: Mapping[tuple[int, bytes], Deleted]) -> None:
+        gone, sizes = {d.digest for d in deleted.values()}, {d.size for d in deleted.values()}
         for entry in list_folder(self.folder):
             if entry.name in gone:
                 raise StoreCorrupt(f"{entry.path} was deleted and exists again: find out who writes to this folder")
-            # Only a file of the same size can hold the same bytes.
-            if _is_plain(entry) and entry.stat(follow_symlinks=False).st_size in sizes:
+            # Only a file of the same size and beginning can hold the same bytes.
+            size = entry.stat(follow_symlinks=False).st_size if _is_plain(entry) else -1
+            if size in sizes:
                 with self._reading(entry.name) as file:
+                    if (size, file.read(_HEAD)) not in deleted:
+                        continue
+                    file.seek(0)
                     content = hashlib.file_digest(file, "sha256").hexdigest()
                 if content in gone:
                     raise StoreCorrupt(f"{entry.path} still holds the deleted bytes of {content}: remove it by hand")
+
+
+def _name(digest: Digest) -> str:
+    if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+        raise ParameterError(f"expected a digest of 64 digits 0-9 and a-f, got {digest!r:.80}: pass a result of put")
+    return digest
 
 
 def _open_plain(path: str, flags: int) -> int:

@@ -51,12 +51,22 @@ _MANY_CHANGES = 1 / 16
 
 def person_digest(key: bytes, name: str) -> str:
     """Return the keyed digest of a person's id."""
-    return _digests(key, _PERSON, [name])[0].hex()
+    return person_digests(key, [name])[0]
+
+
+def person_digests(key: bytes, names: Iterable[str]) -> list[str]:
+    """Return the keyed digests of people's ids."""
+    return [digest.hex() for digest in _digests(key, _PERSON, names)]
 
 
 def record_digest(key: bytes, name: str) -> str:
     """Return the keyed digest of a record's id; a person of the same name has another."""
-    return _digests(key, _RECORD, [name])[0].hex()
+    return record_digests(key, [name])[0]
+
+
+def record_digests(key: bytes, names: Iterable[str]) -> list[str]:
+    """Return the keyed digests of records' ids."""
+    return [digest.hex() for digest in _digests(key, _RECORD, names)]
 
 
 def _digests(key: bytes, purpose: bytes, names: Iterable[str]) -> list[bytes]:
@@ -101,6 +111,35 @@ class LeftBehind:
     others: int
     stays: bool
     seen: bool
+
+
+@dataclass(frozen=True, eq=False)
+class LeftBehindEach:
+    """What is left of the people whom each of many requests is about: the fields of :class:`LeftBehind`, as columns.
+
+    ``released`` has one line per release. ``mates`` lists the figures of all requests, in their order, for each
+    release; None where they were not counted.
+    """
+
+    released: NDArray[np.int64]
+    mates: tuple[NDArray[np.int64] | None, ...]
+    others: NDArray[np.int64]
+    stays: Rows
+    seen: Rows
+
+    def of(self, request: int) -> LeftBehind:
+        """Return what is left of the people of one request."""
+        return LeftBehind(
+            tuple(self.released[:, request].tolist()),
+            tuple(() if each is None else self._part(release, request) for release, each in enumerate(self.mates)),
+            int(self.others[request]),
+            bool(self.stays[request]),
+            bool(self.seen[request]),
+        )
+
+    def _part(self, release: int, request: int) -> tuple[int, ...]:
+        start, mates = int(self.released[release, :request].sum()), self.mates[release]
+        return () if mates is None else tuple(mates[start : start + int(self.released[release, request])].tolist())
 
 
 class SubjectIndex:
@@ -369,16 +408,16 @@ class SubjectIndex:
         within = np.arange(len(which)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return self._columns.take(f"{name}_rows", starts[which] + within).astype(np.intp), which
 
-    def _find(self, name: str, digests: list[bytes]) -> list[Numbers]:
-        """Return for each digest the rows that have it; none where it does not occur."""
+    def _find_rows(self, name: str, digests: list[bytes]) -> tuple[Numbers, Numbers]:
+        """Return the rows that have these digests; and for each row, by position, which of the digests it has."""
         places = find(self._columns, f"{name}s", digests)
         present = np.flatnonzero(places >= 0)
         rows, which = self._rows_of(name, places[present])
-        parts: list[Numbers] = [np.empty(0, np.intp)] * len(digests)
-        ends = np.cumsum(np.bincount(which, minlength=len(present)))
-        for i, part in zip(present.tolist(), np.split(rows, ends[:-1]), strict=False):
-            parts[i] = part
-        return parts
+        return rows, present[which]
+
+    def _find(self, name: str, digests: list[bytes]) -> list[Numbers]:
+        """Return for each digest the rows that have it; none where it does not occur."""
+        return _split(*self._find_rows(name, digests), len(digests))
 
     @property
     def nameless(self) -> bool:
@@ -398,11 +437,20 @@ class SubjectIndex:
 
     def asked_for(self, requests: Sequence[Request]) -> list[tuple[Request, Numbers]]:
         """Return for each request the rows of its person or record, gone or not; one that came back has several."""
-        rows: dict[str, Numbers] = {}
+        return list(zip(requests, _split(*self.rows_asked_for(requests), len(requests)), strict=True))
+
+    def rows_asked_for(self, requests: Sequence[Request]) -> tuple[Numbers, Numbers]:
+        """Return the rows that requests are about, gone or not; and for each row, by position, which request."""
+        rows, which = [np.empty(0, np.intp)], [np.empty(0, np.intp)]
         for unit in ("person", "record"):
-            mine = [r for r in requests if r.unit == unit]
-            rows |= zip((r.id for r in mine), self._find(unit, [_digest(r.digest) for r in mine]), strict=True)
-        return [(request, rows[request.id]) for request in requests]
+            mine = [i for i, request in enumerate(requests) if request.unit == unit]
+            if mine:
+                theirs, place = self._find_rows(unit, [_digest(requests[i].digest) for i in mine])
+                rows.append(theirs)
+                which.append(np.array(mine, dtype=np.intp)[place])
+        flat, request = np.concatenate(rows), np.concatenate(which)
+        order = np.argsort(request, kind="stable")
+        return flat[order], request[order]
 
     def still_held(self, request: Request) -> tuple[int, int]:
         """Count the records that came in again under a request's digest, and the others of the same person."""
@@ -447,51 +495,46 @@ class SubjectIndex:
         return np.flatnonzero(self.flags & (_HELD_OUT | _GONE) == wanted)
 
     def left_behind(
-        self, going: Numbers, asked: Sequence[Numbers], *, grouped: Sequence[bool] | None = None
-    ) -> list[LeftBehind]:
-        """Return for each request, given as rows, what is left of its people once the rows that go are gone.
+        self,
+        going: Numbers,
+        rows: Numbers,
+        which: Numbers,
+        requests: int,
+        *,
+        grouped: Sequence[bool] | None = None,
+    ) -> LeftBehindEach:
+        """Return for each of so many requests what is left of its people once the rows that go are gone.
 
-        Mates are counted in the releases that are marked as grouped; by default in all.
+        ``rows`` are those that the requests are about, and ``which`` the number of the request of each. Mates are
+        counted in the releases that are marked as grouped; by default in all.
         """
-        requests = np.repeat(np.arange(len(asked)), [len(rows) for rows in asked])
-        flat = np.concatenate([np.empty(0, np.intp), *asked])
-        pairs = np.unique(np.stack([requests, self.people_at(flat)]), axis=1)
-        theirs, which = self.rows_of_people(pairs[1])
-        request, flags = pairs[0][which], self.flags_of(theirs)
+        of_request, person = _distinct_pairs(which, self.people_at(rows))
+        theirs, place = self.rows_of_people(person)
+        request, flags = of_request[place], self.flags_of(theirs)
         gone = (flags & _GONE).astype(bool) | _among(theirs, going)
-        stays, released, mates = np.zeros(len(asked), bool), [], []
+        stays, released, mates = np.zeros(requests, bool), [], []
         for release in range(self.releases):
             groups = self.groups_at(release, theirs)
             behind = (groups >= 0) & gone
             stays[request[(groups >= 0) & ~gone]] = True
-            counts = np.bincount(request[behind], minlength=len(asked))
-            released.append(counts.tolist())
-            if grouped is None or grouped[release]:
-                each = self._mates(release, groups[behind], going).tolist()
-                ends = np.cumsum(counts).tolist()
-                mates.append([tuple(each[end - size : end]) for end, size in zip(ends, counts.tolist(), strict=True)])
-            else:
-                mates.append([()] * len(asked))
-        others = np.bincount(request[~gone], minlength=len(asked)).tolist()
-        seen = np.bincount(request[(flags & _SEEN).astype(bool)], minlength=len(asked)).tolist()
-        return [
-            LeftBehind(
-                tuple(counts[i] for counts in released),
-                tuple(each[i] for each in mates),
-                others[i],
-                bool(stays[i]),
-                seen[i] > 0,
-            )
-            for i in range(len(asked))
-        ]
+            released.append(np.bincount(request[behind], minlength=requests))
+            counted = grouped is None or grouped[release]
+            mates.append(self._mates(release, groups[behind], going) if counted else None)
+        return LeftBehindEach(
+            released=np.array(released, dtype=np.int64).reshape(len(released), requests),
+            mates=tuple(mates),
+            others=np.bincount(request[~gone], minlength=requests),
+            stays=stays,
+            seen=np.bincount(request[(flags & _SEEN).astype(bool)], minlength=requests) > 0,
+        )
 
     def _mates(self, release: int, groups: NDArray[np.int32], going: Numbers) -> NDArray[np.int64]:
         """Count the people gone from each of these groups, once the rows that go are gone too."""
         distinct, place = np.unique(groups, return_inverse=True)
         rows, which = self.members(release, distinct)
         gone = self.gone_at(rows) | _among(rows, going)
-        pairs = np.unique(np.stack([which[gone], self.people_at(rows[gone])]), axis=1)
-        return np.bincount(pairs[0], minlength=len(distinct))[place]
+        group, _ = _distinct_pairs(which[gone], self.people_at(rows[gone]))
+        return np.bincount(group, minlength=len(distinct))[place]
 
     def is_index_of(self, data: Dataset, held_out: Dataset, key: bytes) -> bool:
         """Return whether this is the index of exactly these records, in training and held out, under this key."""
@@ -652,6 +695,17 @@ def _count(flags: Flags, people: NDArray[np.integer]) -> IndexCounts:
         held_out=int((flags & (_HELD_OUT | _GONE) == _HELD_OUT).sum()),
         exposed_people=_distinct(people[exposed]),
     )
+
+
+def _distinct_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the distinct pairs of two columns of numbers from 0 on, in their order."""
+    width = int(second.max()) + 1 if len(second) else 1
+    return np.divmod(np.unique(first.astype(np.int64) * width + second), width)
+
+
+def _split(rows: Numbers, which: Numbers, number: int) -> list[Numbers]:
+    """Return the rows of each of so many parts; the parts of the rows are given, in order."""
+    return np.split(rows, np.searchsorted(which, np.arange(1, number))) if number else []
 
 
 def _distinct(people: NDArray[np.integer]) -> int:

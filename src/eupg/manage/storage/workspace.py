@@ -42,6 +42,8 @@ _PATIENCE_S = 2.0
 # How long a reader waits for a change that is taking effect: files are deleted and the ledger is written then.
 _SETTLING_S = 30.0
 _POLL_S = 0.02
+# The same event of so many requests is one entry of the ledger.
+_MANY_REQUESTS = 256
 
 
 class Workspace:
@@ -88,7 +90,7 @@ class Workspace:
     @cached_property
     def book(self) -> RequestBook:
         """The requests in the ledger."""
-        return RequestBook(self.ledger)
+        return RequestBook(self.ledger, many=_MANY_REQUESTS)
 
     @cached_property
     def store(self) -> Store:
