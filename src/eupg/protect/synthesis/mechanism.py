@@ -83,7 +83,7 @@ class DPSynthesis:
 
 
 def at_most(data: Dataset, records: int, rng: Randomness) -> Dataset:
-    """Keep at most this many records of each person, all choices equally likely.
+    """Keep at most this many records of each person, chosen at random.
 
     Where the schema names no person, a record is the unit and all are kept: otherwise removing one record could let
     another one in, and change two.
