@@ -14,7 +14,7 @@ import tasks
 from eupg import PrivateTrees, Seeded
 from eupg.data import Categorical, Dataset, Role
 from eupg.data.schema import Schema
-from eupg.errors import DataError, ParameterError
+from eupg.errors import DataError, NothingRetained, ParameterError
 from eupg.executor import InProcess, LocalProcesses
 from eupg.learn import LeafLearner
 from eupg.progress import SILENT
@@ -161,12 +161,12 @@ def test_records_lie_in_a_temporary_folder_that_is_erased(path, tmp_path, monkey
         (lambda frame: frame.assign(age=-1), "column 'age': 100 of 100 rows lie outside"),
         (lambda frame: frame.assign(person=None), "names are empty: fill them in"),
         (lambda frame: frame.drop(columns="person"), "lacks 'person', which the schema declares"),
-        (lambda frame: frame[:0], "the table has no rows"),
+        (lambda frame: frame[:0], "the table has no record to train on"),
     ],
 )
 def test_wrong_tables_are_refused(tmp_path, change, message):
     change(table(100)).to_parquet(tmp_path / "wrong.parquet")
-    with pytest.raises(DataError, match=message):
+    with pytest.raises((DataError, NothingRetained), match=message):
         in_files(PrivateTrees(1.0), tmp_path / "wrong.parquet", SCHEMA)
     with pytest.raises(ParameterError, match="part must be a whole number of at least 1"):
         in_files(PrivateTrees(1.0), tmp_path / "wrong.parquet", SCHEMA, part=0)

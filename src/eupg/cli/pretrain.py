@@ -18,7 +18,7 @@ _STEPS = {
 }
 
 
-@command("eupg pretrain --data people.parquet --schema schema.toml --out base --epsilon 1")
+@command("eupg pretrain --data people.parquet --schema schema.toml --out base")
 def pretrain(
     data: Data,
     stored: StorageOptions,
@@ -38,12 +38,12 @@ def pretrain(
     from eupg.files import write_atomically
     from eupg.forget.private_trees.base import PrivateTrees
     from eupg.learn.leaves.learner import LeafLearner
-    from eupg.protect.streaming.folder import Outcome, claimed
+    from eupg.protect.streaming.folder import RunOutcome, claimed
     from eupg.rng import Secret, Seeded
 
     terminal = Terminal(as_json=as_json)
     training, file = PrivateTrees(epsilon, delta, 1 if max_records is None else max_records), stored.of_files(data)
-    with shown(terminal.console, _STEPS) as progress, claimed(out, Outcome("model", _MODEL, _CLAIM)) as records:
+    with shown(terminal.console, _STEPS) as progress, claimed(out, RunOutcome("model", _MODEL, _CLAIM)) as records:
         model, claim = training.pretrain_files(
             file,
             Schema.load(schema),

@@ -134,7 +134,7 @@ class Account:
         return (exact + noise).astype(np.float64)
 
 
-class Sums(Protocol):
+class CellSums(Protocol):
     """Sums of residuals over cells, in whole numbers, as a function of the margins of cells."""
 
     @property
@@ -154,10 +154,10 @@ class Records(Protocol):
     def counts(self, cells: LeafCells, unit: int) -> Whole:
         """Return what :func:`count_vector` does."""
 
-    def vectors(self, design: Design, bound: int) -> Sums:
+    def vectors(self, design: Design, bound: int) -> CellSums:
         """Return what :meth:`ResidualSums.of_vectors` does."""
 
-    def groups(self, cells: LeafCells, classes: int, bound: int) -> Sums:
+    def groups(self, cells: LeafCells, classes: int, bound: int) -> CellSums:
         """Return what :meth:`ResidualSums.of_groups` does."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -11,7 +10,7 @@ from eupg.data.dataset import Dataset
 from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
 from eupg.data.table_file import TableFile
-from eupg.errors import ParameterError
+from eupg.errors import NothingRetained, ParameterError
 from eupg.executor.executor import Executor, opened
 from eupg.executor.processes import LocalProcesses
 from eupg.forget.private_trees.answers import HeldRecords, RecordAnswers
@@ -26,11 +25,10 @@ from eupg.guarantees import DifferentiallyPrivate
 from eupg.learn.learner import Learner, Model
 from eupg.learn.leaves.learner import LeafLearner, LeafModel
 from eupg.progress import SILENT, Progress
-from eupg.protect.streaming.record_parts import PART, gather
+from eupg.protect.streaming.record_parts import PART, gather, records_in
 from eupg.protect.streaming.steps import Steps
 from eupg.protect.units import unit_claim
 from eupg.rng import Randomness, Secret
-from eupg.temporary import TemporaryFolder, temporary_files_in
 from eupg.validation import check_whole
 
 
@@ -128,10 +126,11 @@ class PrivateTrees(NoisyTraining):
         check_whole("part", part, at_least=1)
         claim = replace(self.guarantee(schema), seeded=rng.seeded)
         secret, units = rng.stage("protect"), self.records_per_unit(schema)
-        place = nullcontext() if folder is None else temporary_files_in(Path(folder))
-        with place, TemporaryFolder() as records, opened(executor or LocalProcesses()) as processes:
+        with records_in(folder) as records, opened(executor or LocalProcesses()) as processes:
             steps, choice = Steps(processes, progress), secret.stage("records")
             parts = gather(source, schema, records, most=units, rng=choice, steps=steps, part=part)
+            if not parts:
+                raise NothingRetained("the table has no record to train on: name another")
             streamed = StreamedRecords(parts, units > 1, str(records), processes)
             answers = RecordAnswers(streamed, self.budget, secret.stage("noise"), progress)
             with progress.step("train"):

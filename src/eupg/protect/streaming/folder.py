@@ -25,7 +25,7 @@ _RECORDS, _LOCK, _PART = ".records-", ".lock", "part-"
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What a run makes: its name, the pattern of its files, and the file that is written last."""
 
     name: str
@@ -37,7 +37,7 @@ class Outcome:
         return fnmatch.fnmatchcase(name, self.files) or is_partial(name)
 
 
-RELEASE = Outcome("release", f"{_PART}*.parquet", MANIFEST)
+RELEASE = RunOutcome("release", f"{_PART}*.parquet", MANIFEST)
 
 
 def part_name(number: int) -> str:
@@ -46,7 +46,7 @@ def part_name(number: int) -> str:
 
 
 @contextmanager
-def claimed(out: Path, outcome: Outcome = RELEASE) -> Iterator[Path]:
+def claimed(out: Path, outcome: RunOutcome = RELEASE) -> Iterator[Path]:
     """Claim an output folder for one run; yield the folder for records, which is erased whatever happens."""
     if out.exists() and not out.is_dir():
         raise WrongState(f"{out} is a file: name a folder for the {outcome.name}")
@@ -65,7 +65,7 @@ def claimed(out: Path, outcome: Outcome = RELEASE) -> Iterator[Path]:
             _erase(records)
 
 
-def _refuse_foreign(out: Path, outcome: Outcome) -> None:
+def _refuse_foreign(out: Path, outcome: RunOutcome) -> None:
     names = sorted(entry.name for entry in list_folder(out))
     if outcome.last in names:
         raise WrongState(f"{out} holds a {outcome.name} already: name another folder, or delete this one first")
@@ -91,7 +91,7 @@ def _locked(out: Path) -> Iterator[None]:
         os.close(number)
 
 
-def _clear(out: Path, outcome: Outcome) -> None:
+def _clear(out: Path, outcome: RunOutcome) -> None:
     """Erase what a run that did not end well has left."""
     for entry in list_folder(out):
         if entry.name.startswith(_RECORDS):

@@ -68,7 +68,15 @@ def packed(attributes: Sequence[Attribute], columns: Sequence[Column], layout: n
 
 def unpacked(attributes: Sequence[Attribute], rows: Rows) -> list[Column]:
     """Return the columns of stored rows."""
-    return [_plain(attribute, rows[f"c{j}"]) for j, attribute in enumerate(attributes)]
+    return [unpacked_column(attribute, rows[f"c{j}"]) for j, attribute in enumerate(attributes)]
+
+
+def unpacked_column(attribute: Attribute, column: NDArray[Any]) -> Column:
+    """Return one column of stored rows."""
+    values = column.astype(np.float64)
+    if isinstance(attribute, Listed):
+        values[column == len(attribute.categories)] = np.nan
+    return values
 
 
 def write_sorted(path: Path, rows: Rows, number: NDArray[np.integer[Any]], numbers: int) -> Sorted:
@@ -109,10 +117,3 @@ def _column_type(attribute: Attribute, *, single: bool) -> np.dtype[Any]:
     if isinstance(attribute, Listed):
         return np.min_scalar_type(len(attribute.categories))
     return np.dtype(np.float32 if single else np.float64)
-
-
-def _plain(attribute: Attribute, column: NDArray[Any]) -> Column:
-    values = column.astype(np.float64)
-    if isinstance(attribute, Listed):
-        values[column == len(attribute.categories)] = np.nan
-    return values

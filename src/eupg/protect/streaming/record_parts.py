@@ -15,6 +15,8 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import category_text
+from eupg.data.attribute import Column, category_text
 from eupg.data.dataset import Labels, Matrix
 from eupg.data.schema import Schema
 from eupg.data.table_file import TableFile
@@ -39,11 +41,13 @@ from eupg.protect.streaming.packed import (
     read_rows,
     row_layout,
     unpacked,
+    unpacked_column,
     write_sorted,
 )
 from eupg.protect.streaming.steps import Steps
 from eupg.protect.units import rank_within
 from eupg.rng import Randomness
+from eupg.temporary import TemporaryFolder, temporary_files_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,6 +70,18 @@ class RecordPart:
     def rows(self) -> int:
         """Number of records."""
         return self.slice.rows
+
+    def column(self, number: int) -> Column:
+        """Return one feature."""
+        return self._unpacked(number)
+
+    def labels(self) -> Labels:
+        """Return the classes."""
+        return self._unpacked(len(self.schema.features)).astype(np.int64)
+
+    def _unpacked(self, number: int) -> Column:
+        rows = read_rows([self.slice], self.layout)
+        return unpacked_column(TableColumns(self.schema).attributes[number], rows[f"c{number}"])
 
     def read(self) -> tuple[Matrix, Labels, Places | None]:
         """Return features and classes, and where each person begins, with the number of records at the end."""
@@ -110,6 +126,13 @@ class Gathering:
         return Path(self.folder) / f"{what}-{secrets.token_hex(8)}"
 
 
+@contextmanager
+def records_in(folder: str | Path | None) -> Iterator[Path]:
+    """Yield a temporary folder for records, in this folder or in the system's place, and erase it at the end."""
+    with nullcontext() if folder is None else temporary_files_in(Path(folder)), TemporaryFolder() as records:
+        yield records
+
+
 def gather(
     source: str | Path | TableFile,
     schema: Schema,
@@ -124,8 +147,6 @@ def gather(
     columns = TableColumns(schema, people=schema.subject is not None)
     chunks = chunks_of(source, columns, folder, rows=max(part, ROWS))
     total = sum(chunk.rows for chunk in chunks)
-    if not total:
-        raise DataError("the table has no rows: name a table with records")
     plan = Gathering(schema, str(folder), most, rng, -(-total // part), part)
     if schema.subject is None:
         return [piece for pieces in steps.run("gather", partial(pack_chunk, plan), chunks) for piece in pieces]
