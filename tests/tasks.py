@@ -3,10 +3,14 @@
 import os
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from eupg.executor import Executor
+from eupg.executor.executor import opened
 
 
 def double_and_say_where(factor: int, task: int) -> tuple[int, int]:
@@ -54,6 +58,22 @@ class KilledOnce:
         except FileExistsError:
             return result
         return os.kill(os.getpid(), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class Killing:
+    """An executor one of whose processes is killed in the first call that has several tasks."""
+
+    executor: Executor
+    flag: Path
+
+    def map(self, work: Callable[[Any], Any], tasks: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+        return self.executor.map(KilledOnce(work, self.flag), tasks)
+
+    @contextmanager
+    def opened(self) -> Iterator[Executor]:
+        with opened(self.executor) as processes:
+            yield Killing(processes, self.flag)
 
 
 def negative_and_process(task: int) -> tuple[int, int]:

@@ -32,6 +32,14 @@ class Randomness(ABC):
     def words(self, count: int) -> NDArray[np.uint64]:
         """Draw independent uniform integers from 0 to 2⁶³−1."""
 
+    def words_at(self, first: int, count: int) -> NDArray[np.uint64]:
+        """Return the words from place ``first`` on of those that a new stream of this name draws.
+
+        So the parts of a table can draw, each for itself, what the whole table would draw at once. A source that cannot
+        be repeated draws new words.
+        """
+        return self.words(count)
+
     @abstractmethod
     def generator(self) -> np.random.Generator:
         """Return a NumPy generator for steps that carry no privacy claim, such as initial weights."""
@@ -105,7 +113,20 @@ class Seeded(Randomness):
 
     def words(self, count: int) -> NDArray[np.uint64]:
         """Draw the next integers from 0 to 2⁶³−1 of this stream."""
-        return self._stream.integers(0, 2**63, size=count, dtype=np.uint64)
+        return _uniform(self._stream, count)
+
+    def words_at(self, first: int, count: int) -> NDArray[np.uint64]:
+        """Return words of a new stream of this stage, without drawing those before them.
+
+        Examples
+        --------
+        >>> bool((Seeded(7).words_at(2, 3) == Seeded(7).words(5)[2:]).all())
+        True
+        """
+        stream = self._fresh("words")
+        # A word of 63 bits takes exactly one step of the generator.
+        stream.bit_generator.advance(first)  # type: ignore[attr-defined]
+        return _uniform(stream, count)
 
     def generator(self) -> np.random.Generator:
         """Return the NumPy generator of this stage, each time from its beginning."""
@@ -118,3 +139,7 @@ class Seeded(Randomness):
     def __repr__(self) -> str:
         """Show the seed and the stage."""
         return f"Seeded({self.seed}, {'/'.join(self.path) or 'root'})"
+
+
+def _uniform(stream: np.random.Generator, count: int) -> NDArray[np.uint64]:
+    return stream.integers(0, 2**63, size=count, dtype=np.uint64)

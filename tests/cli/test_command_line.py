@@ -44,8 +44,8 @@ def example_in(text):
 
 class TestHelp:
     def test_lists_every_command(self):
-        words = "add audit batching certify compare decide demo export forget key limit plan predict protect recover"
-        more = "renew request schema serve signer status train verify webhook worker"
+        words = "add audit batching certify compare decide demo export forget key limit plan predict pretrain protect"
+        more = "recover renew request schema serve signer status train verify webhook worker"
         assert [*words.split(), *more.split()] == COMMANDS
 
     @pytest.mark.parametrize("command", COMMANDS)

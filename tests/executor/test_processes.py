@@ -1,8 +1,10 @@
 """Processes side by side: the same results, errors that say what happened, and nothing that must be guarded."""
 
 import os
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,10 @@ import pytest
 import eupg
 import tasks
 from eupg.errors import WorkerLost
-from eupg.executor.processes import side_by_side
+from eupg.executor import LocalProcesses
+from eupg.executor.executor import in_order
 
+DOUBLED = partial(tasks.double_and_say_where, 2)
 NETWORK = """
 import os
 import numpy as np
@@ -43,24 +47,24 @@ print(report.members, report.nonmembers, set(trained_in) == {os.getpid()}, len(t
 
 
 def test_tasks_run_in_other_processes_whatever_they_print():
-    results = dict(side_by_side(tasks.double_and_say_where, (2,), [1, 2, 3, 4, 5], jobs=2))
-    assert {task: value for task, (value, _) in results.items()} == {1: 2, 2: 4, 3: 6, 4: 8, 5: 10}
-    processes = {process for _, process in results.values()}
+    results = in_order(LocalProcesses(2), DOUBLED, [1, 2, 3, 4, 5])
+    assert [value for value, _ in results] == [2, 4, 6, 8, 10]
+    processes = {process for _, process in results}
     assert os.getpid() not in processes
     assert len(processes) <= 2
-    assert dict(side_by_side(tasks.threads_allowed, (), [1, 2], jobs=2)) == {1: "1", 2: "1"}
+    assert in_order(LocalProcesses(2), tasks.threads_allowed, [1, 2]) == ["1", "1"]
 
 
 def test_one_job_or_one_task_stays_here():
     for numbers, jobs in (([1, 2], 1), ([1], 2)):
-        results = dict(side_by_side(tasks.double_and_say_where, (2,), numbers, jobs=jobs))
-        assert {process for _, process in results.values()} == {os.getpid()}
+        results = in_order(LocalProcesses(jobs), DOUBLED, numbers)
+        assert {process for _, process in results} == {os.getpid()}
 
 
 def test_work_that_no_other_process_can_receive_is_done_here_in_order():
     here = []
-    results = list(side_by_side(lambda task: here.append(os.getpid()) or task, (), [3, 1, 2], jobs=2))
-    assert results == [(3, 3), (1, 1), (2, 2)]
+    results = list(LocalProcesses(2).map(lambda task: here.append(os.getpid()) or task, [3, 1, 2]))
+    assert results == [(0, 3), (1, 1), (2, 2)]
     assert set(here) == {os.getpid()}
 
 
@@ -69,35 +73,53 @@ def test_work_that_another_process_cannot_import_is_done_here(monkeypatch):
     module = type(sys)("made_up_module")
     exec("import os\ndef where(task): return os.getpid()\n", vars(module))
     monkeypatch.setitem(sys.modules, "made_up_module", module)
-    assert dict(side_by_side(module.where, (), [1, 2], jobs=2)) == {1: os.getpid(), 2: os.getpid()}
+    with LocalProcesses(2).opened() as processes:
+        assert in_order(processes, module.where, [1, 2]) == [os.getpid()] * 2
+        # The processes that could not load it still work.
+        assert os.getpid() not in {process for _, process in in_order(processes, DOUBLED, [1, 2])}
 
 
 def test_killed_process_gives_an_error_that_says_so():
     with pytest.raises(WorkerLost, match=r"ended early \(killed by SIGKILL\).*fewer jobs"):
-        list(side_by_side(tasks.killed, (), [1, 2, 3], jobs=2))
+        list(LocalProcesses(2).map(tasks.killed, [1, 2, 3]))
     assert children() == []
 
 
 def test_error_of_a_task_arrives_with_its_traceback():
     with pytest.raises(KeyError, match=r"task \d is wrong") as raised:
-        list(side_by_side(tasks.fails, (), [1, 2], jobs=2))
+        list(LocalProcesses(2).map(tasks.fails, [1, 2]))
     assert "in fails" in raised.value.__notes__[0]
     with pytest.raises(RuntimeError, match=r"TwoArguments: \d and \d"):
-        list(side_by_side(tasks.fails_oddly, (), [1, 2], jobs=2))
+        list(LocalProcesses(2).map(tasks.fails_oddly, [1, 2]))
     assert children() == []
 
 
 def test_processes_end_when_nobody_wants_more_results():
-    results = side_by_side(tasks.double_and_say_where, (2,), list(range(20)), jobs=2)
+    results = LocalProcesses(2).map(DOUBLED, list(range(20)))
     next(results)
     results.close()
+    assert children() == []
+
+
+def test_opened_processes_stay_for_other_work_and_are_replaced_where_they_are_lost():
+    with LocalProcesses(2).opened() as processes:
+        first = {process for _, process in in_order(processes, DOUBLED, list(range(20)))}
+        second = {process for _, process in in_order(processes, tasks.negative_and_process, list(range(20)))}
+        assert first | second == set(children())
+        os.kill(min(children()), signal.SIGKILL)
+        assert in_order(processes, tasks.doubled, list(range(6))) == [0, 2, 4, 6, 8, 10]
+        assert len(children()) == 2
+        with pytest.raises(KeyError):
+            list(processes.map(tasks.fails, [1, 2]))
+        assert children() == []
+        assert in_order(processes, tasks.doubled, [1, 2]) == [2, 4]
     assert children() == []
 
 
 def test_nothing_is_left_on_the_disk(tmp_path, monkeypatch):
     for name in ("TMPDIR", "TEMP", "TMP"):
         monkeypatch.setenv(name, str(tmp_path))
-    list(side_by_side(tasks.double_and_say_where, (2,), [1, 2, 3], jobs=2))
+    list(LocalProcesses(2).map(DOUBLED, [1, 2, 3]))
     assert list(tmp_path.iterdir()) == []
 
 

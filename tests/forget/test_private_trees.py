@@ -24,7 +24,14 @@ from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.forget.private_trees import answers as module
 from eupg.forget.private_trees import kernel
-from eupg.forget.private_trees.answers import WEIGHT_UNIT, Design, RecordAnswers, ResidualSums, count_vector
+from eupg.forget.private_trees.answers import (
+    WEIGHT_UNIT,
+    Design,
+    HeldRecords,
+    RecordAnswers,
+    ResidualSums,
+    count_vector,
+)
 from eupg.forget.private_trees.budget import Budget, GaussianBudget, LaplaceBudget
 from eupg.forget.private_trees.sweeps import PrivateSweeps
 from eupg.forget.private_trees.training import PrivateDescent
@@ -100,7 +107,7 @@ MU = GaussianBudget(0.3)
 
 
 def answers_of(data: Dataset, budget: Budget = MU, people: np.ndarray | None = None, seed: int = 1) -> RecordAnswers:
-    return RecordAnswers(data.X, data.y, people, budget, Seeded(seed))
+    return RecordAnswers(HeldRecords(data.X, data.y, people), budget, Seeded(seed))
 
 
 class TestAccount:
@@ -341,7 +348,7 @@ class TestWhatOnePersonCanChange:
         seen = {}
 
         def fit(self, answers, *, effort):
-            seen["answers"] = answers
+            seen["answers"] = answers.records
 
         monkeypatch.setattr(PrivateDescent, "fit", fit)
         data = people(90)

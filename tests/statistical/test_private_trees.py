@@ -114,7 +114,9 @@ def bounds_on_epsilon() -> tuple[float, float]:
     told = {}
     for canary in (False, True):
         data = table(canary=canary)
-        source = answers.RecordAnswers(data.X, data.y, None, budget.LaplaceBudget(PURE_ANSWERS), Seeded(int(canary)))
+        source = answers.RecordAnswers(
+            answers.HeldRecords(data.X, data.y, None), budget.LaplaceBudget(PURE_ANSWERS), Seeded(int(canary))
+        )
         ask, scores = source.residuals(cells, 2, 1.0), np.zeros((cells.count, 1))
         told[canary] = np.array([ask(scores, 1)[3, 0] for _ in range(PURE_ANSWERS)])
     # The canary's residual is −½, the largest there is; beyond it, all outcomes have the same ratio.

@@ -12,6 +12,7 @@ import dataclasses
 import itertools
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ from eupg.learn import SklearnLearner
 from eupg.protect.synthesis import mechanism as synthesis
 from eupg.protect.synthesis.budget import Budget, Noise
 from eupg.protect.synthesis.mechanism import DPSynthesis
-from eupg.protect.synthesis.questions import Binned, Feature, Shape, choose_tree, measure
+from eupg.protect.synthesis.questions import Binned, Feature, Shape, choose_tree, column_counts, measure, pair_score
 from eupg.rng import Randomness, Seeded
 from statistical.refuting import RARE, chi_square, refuted
 
@@ -54,22 +55,28 @@ def in_cells(records: int) -> np.ndarray:
     return np.repeat(np.arange(CELLS), records)
 
 
+def counts_of(column: np.ndarray, y: np.ndarray) -> partial:
+    return partial(column_counts, column, y)
+
+
 def single(records: int, budget: Budget, rng) -> np.ndarray:
     attribute = Categorical(name="c", categories=tuple(map(str, range(CELLS))))
     column = in_cells(records)
-    return Feature.ask(attribute, column.astype(float), np.zeros_like(column), Shape(1, 2, 2), budget, rng).fine
+    return Feature.ask(
+        attribute, counts_of(column.astype(float), np.zeros_like(column)), Shape(1, 2, 2), budget, rng
+    ).fine
 
 
 def cut(records: int, budget: Budget, rng) -> np.ndarray:
     attribute, column = Numeric(name="v", lower=1, upper=CELLS), in_cells(records)
     shape = Shape(1, 2, CELLS)
-    return Feature.ask(attribute, column + 1.0, np.zeros_like(column), shape, budget, rng).fine
+    return Feature.ask(attribute, counts_of(column + 1.0, np.zeros_like(column)), shape, budget, rng).fine
 
 
 def bins(records: int, budget: Budget, rng) -> np.ndarray:
     attribute, y = Numeric(name="v", lower=0, upper=9), in_cells(records)
     # The fine counts are those of all classes, and all in the first cell: the bins are the same whoever is there.
-    found = Feature.ask(attribute, np.zeros(len(y)), y, Shape(CELLS, 2, 10), budget, rng)
+    found = Feature.ask(attribute, counts_of(np.zeros(len(y)), y), Shape(CELLS, 2, 10), budget, rng)
     return found.counts[found.bin_of[0]]
 
 
@@ -186,7 +193,7 @@ def first_pairs(records: int, rate: Fraction, seed: int, runs: int = 3000) -> np
 
 
 def test_choice_of_pairs_follows_its_formula_withstands_and_at_twice_its_rate_is_refuted():
-    scores = [[empty_but(records).score(p, 0.0) for p in ((0, 1), (0, 2), (1, 2))] for records in (0, 1)]
+    scores = [[pair_score(empty_but(records), p, 0.0) for p in ((0, 1), (0, 2), (1, 2))] for records in (0, 1)]
     assert np.subtract(scores[1], scores[0]).tolist() == [1, -1, -1]
     half = Fraction(1, 2)  # of score, so ε = 1
     none, one = first_pairs(0, half, 1), first_pairs(1, half, 2)
@@ -219,7 +226,7 @@ def test_all_choices_have_likelihoods_within_their_share():
     def chances(records: tuple) -> np.ndarray:
         codes = np.array(records, dtype=np.int64).reshape(-1, 4)
         binned = Binned([codes[:, j] for j in range(3)], codes[:, 3], singles)
-        weights = np.exp(rate * np.array([binned.score(p, 2.0) for p in ((0, 1), (0, 2), (1, 2))]))
+        weights = np.exp(rate * np.array([pair_score(binned, p, 2.0) for p in ((0, 1), (0, 2), (1, 2))]))
         return weights / weights.sum()
 
     worst = 0.0

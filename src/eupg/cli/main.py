@@ -23,6 +23,7 @@ from eupg.cli.key import key
 from eupg.cli.limit import limit
 from eupg.cli.plan import plan
 from eupg.cli.predict import predict
+from eupg.cli.pretrain import pretrain
 from eupg.cli.protect import protect
 from eupg.cli.recover import recover
 from eupg.cli.renew import renew
@@ -39,7 +40,7 @@ from eupg.cli.worker import worker
 
 # In the order of the help: a first look, then the life cycle of a workspace.
 _COMMANDS = (
-    *(demo, compare, schema, plan, protect, train, predict, add, renew, limit),
+    *(demo, compare, schema, plan, protect, pretrain, train, predict, add, renew, limit),
     *(request, decide, batching, forget, status, recover, audit, certify, verify, export, webhook),
     *(serve, worker, key, signer),
 )

@@ -97,6 +97,7 @@ Learner = Annotated[LearnerName, option("--learner", "The kind of model.")]
 MaxRecords = Annotated[
     int | None, option("--max-records N", "Records used per person, where the budget is per person (default 1).")
 ]
+Jobs = Annotated[int | None, option("--jobs N", "Number of processes; by default one per core.")]
 Seed = Annotated[int, option("--seed N", "Seed of the random numbers.")]
 ProtectionSeed = Annotated[
     int | None, option("--seed N", "Repeat a run exactly. What it protects is then not private.")
@@ -147,6 +148,14 @@ class StorageOptions(OptionGroup):
         from eupg.data.table_file import TableFile
 
         return TableFile(source, **self.stored)
+
+    def of_files(self, source: str) -> Path | TableFile:
+        """Return the table at this place, which may be a folder of Parquet files."""
+        if not Path(source).is_dir():
+            return self.of(source)
+        if self.passed:
+            raise ParameterError(f"{self.passed[0]} does not apply to a folder of Parquet files: leave it out")
+        return Path(source)
 
     @property
     def stored(self) -> dict[str, str | None]:

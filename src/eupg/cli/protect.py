@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Annotated
 
 from eupg.cli.command import command
-from eupg.cli.options import Data, Json, ProtectionSeed, StorageOptions, option
+from eupg.cli.options import Data, Jobs, Json, ProtectionSeed, StorageOptions, option
 from eupg.cli.terminal import Terminal, counted
-from eupg.errors import ParameterError
 
 _STEPS = {
     "survey": "survey: check and count every value",
@@ -25,7 +24,7 @@ def protect(
     schema: Annotated[Path, option("--schema FILE", "The columns' bounds and categories, as a TOML file.")],
     out: Annotated[Path, option("--out DIR", "A new or an empty folder for the release.")],
     k: Annotated[int, option("--k N", "Size of the smallest group.")] = 30,
-    jobs: Annotated[int | None, option("--jobs N", "Number of processes; by default one per core.")] = None,
+    jobs: Jobs = None,
     seed: ProtectionSeed = None,
     as_json: Json = False,
 ) -> int:
@@ -37,9 +36,7 @@ def protect(
     from eupg.rng import Secret, Seeded
 
     terminal = Terminal(as_json=as_json)
-    if Path(data).is_dir() and stored.passed:
-        raise ParameterError(f"{stored.passed[0]} does not apply to a folder of Parquet files: leave it out")
-    file = data if Path(data).is_dir() else stored.of(data)
+    file = stored.of_files(data)
     with shown(terminal.console, _STEPS) as progress:
         release = protect_files(
             file,
@@ -50,7 +47,7 @@ def protect(
             executor=LocalProcesses(jobs),
             progress=progress,
         )
-    if not isinstance(file, str):
+    if not isinstance(file, Path):
         terminal.tell(file.notes)
     lines = [
         f"Release of {counted(len(release), 'row')} in {counted(len(release.parts), 'file')}: {out}",

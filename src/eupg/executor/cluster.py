@@ -1,7 +1,8 @@
 """Tasks on a Ray cluster. Every machine has this package installed and sees the same files under the same paths.
 
-Only the core of Ray is used: one remote call per task. Tasks and results are small, so its object store holds no
-records and has nothing to spill. Ray repeats a task whose process or machine is lost.
+Only the core of Ray is used: one remote call per task. Tasks and results are small. The work is put into Ray's object
+store once per call of ``map``, and freed on every machine when the call ends, since it may hold records. Ray repeats a
+task whose process or machine is lost.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ class RayCluster:
         finally:
             for reference in waiting:
                 ray.cancel(reference, force=True)
+            # Ray frees an object on all machines with the last reference, which a traceback would keep.
+            sent = None
+            waiting.clear()
 
 
 def _joined(address: str | None) -> Any:

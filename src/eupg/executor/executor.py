@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TypeVar, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 Task = TypeVar("Task")
 Answer = TypeVar("Answer")
@@ -17,7 +21,9 @@ class Executor(Protocol):
 
     A task may run more than once, since its process or machine may die on the way, so ``work`` must leave nothing
     behind that its repetition does not replace. Tasks and results are small: what is large lies in files, which are
-    named by the task. On several machines, these files lie on a file system that all of them share.
+    named by the task. On several machines, these files lie on a file system that all of them share. ``work`` may be a
+    ``functools.partial`` that holds what all tasks need, records too: each process or machine receives it once, and it
+    is gone when the run ends.
     """
 
     def map(self, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
@@ -42,7 +48,36 @@ class InProcess:
             yield position, work(task)
 
 
+@runtime_checkable
+class Opening(Protocol):
+    """An executor that can keep its processes for several calls of ``map``."""
+
+    def opened(self) -> AbstractContextManager[Executor]:
+        """Return a block; what it yields is an executor whose processes end with the block."""
+
+
+def opened(executor: Executor) -> AbstractContextManager[Executor]:
+    """Return a block for many short calls of ``map``, so that processes are started once.
+
+    Examples
+    --------
+    >>> with opened(InProcess()) as executor:
+    ...     in_order(executor, abs, [-3, 4])
+    [3, 4]
+    """
+    return executor.opened() if isinstance(executor, Opening) else nullcontext(executor)
+
+
 def in_order(executor: Executor, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:
     """Return the results in the order of the tasks."""
     results = dict(executor.map(work, tasks))
     return [results[position] for position in range(len(tasks))]
+
+
+def added_up(executor: Executor, work: Callable[[Task], NDArray[np.int64]], tasks: Sequence[Task]) -> NDArray[np.int64]:
+    """Return the sum of the results, which are arrays of whole numbers, so that no order of summation matters."""
+    results = executor.map(work, tasks)
+    total = np.array(next(results)[1])
+    for _, result in results:
+        total += result
+    return total

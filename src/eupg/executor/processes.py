@@ -22,21 +22,21 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import FunctionType
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO
 
 from eupg.errors import WorkerLost
 from eupg.executor.executor import LOSSES, Answer, InProcess, Task
 from eupg.validation import check_whole
 
-T = TypeVar("T")
-
 # The paths come as arguments, so that a process finds every module that this one can import.
 _START = "import sys; sys.path[:] = sys.argv[1:]; from eupg.executor.processes import serve; serve()"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _LENGTH = struct.Struct("!Q")
+# The first byte of a message: work to load, or a task for it.
+_WORK, _TASK = b"w", b"t"
 # How long an idle process may take to end.
 _PATIENCE_S = 5.0
 # How often a process looks whether the one that started it still runs.
@@ -60,14 +60,22 @@ class LocalProcesses:
             check_whole("jobs", self.jobs, at_least=1)
 
     def map(self, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
-        """Call ``work`` for each task, and yield its position and result as soon as it is done."""
-        count = min(self.jobs or usable_cores(), len(tasks))
-        message = _portable((work, ())) if count > 1 else None
-        workers = [] if message is None else _started(message, count)
-        if message is None or not workers:
-            yield from InProcess().map(work, tasks)
-            return
-        yield from _shared_out(workers, tasks, message)
+        """Call ``work`` for each task, and yield its position and result as soon as it is done.
+
+        Everything stays in this process, in order, with one job or one task, and if another process cannot receive the
+        work: it cannot be pickled, or it was defined in ``__main__``.
+        """
+        with self.opened() as processes:
+            yield from processes.map(work, tasks)
+
+    @contextmanager
+    def opened(self) -> Iterator[_Processes]:
+        """Start processes that stay for several calls of ``map``; they end with the block."""
+        processes = _Processes(self.jobs or usable_cores())
+        try:
+            yield processes
+        finally:
+            processes.end(at_once=False)
 
 
 def usable_cores() -> int:
@@ -75,82 +83,90 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def side_by_side(
-    work: Callable[..., T], shared: tuple[Any, ...], tasks: Sequence[int], *, jobs: int
-) -> Iterator[tuple[int, T]]:
-    """Call ``work(*shared, task)`` for each task and yield (task, result) as each is done.
+class _Processes:
+    """An executor whose processes stay between calls; it starts them when it first needs them."""
 
-    Everything stays in this process, in order, with one job or one task, and if another process cannot receive the
-    work: it cannot be pickled, or it was defined in ``__main__``.
-    """
-    count = min(jobs, len(tasks))
-    message = _portable((work, shared)) if count > 1 else None
-    workers = [] if message is None else _started(message, count)
-    if not workers:
-        for task in tasks:
-            yield task, work(*shared, task)
-        return
-    for position, result in _shared_out(workers, tasks):
-        yield tasks[position], result
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._workers: list[_Worker] = []
 
+    def map(self, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
+        """Call ``work`` for each task, and yield its position and result as soon as it is done."""
+        count = min(self._most, len(tasks))
+        message = _portable(work) if count > 1 else None
+        if message is None or not self._receive(message, count):
+            yield from InProcess().map(work, tasks)
+            return
+        yield from self._shared_out(message, tasks, count)
 
-def _shared_out(
-    workers: list[_Worker], tasks: Sequence[Any], replacement: bytes | None = None
-) -> Iterator[tuple[int, Any]]:
-    """Hand each task to the next idle process; with the work as ``replacement``, a lost process is replaced."""
-    idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-    for worker in workers:
-        idle.put(worker)
+    def end(self, *, at_once: bool) -> None:
+        """End all processes."""
+        for worker in self._workers:
+            worker.end(at_once=at_once)
+        self._workers.clear()
 
-    def done_by_one(position: int) -> Any:
-        worker = idle.get()
+    def _receive(self, message: bytes, count: int) -> bool:
+        """Hand the work to so many processes; tell whether they can load it."""
+        # A frozen application has no interpreter to start.
+        if not sys.executable or getattr(sys, "frozen", False):
+            return False
+        self._workers += [_Worker() for _ in range(count - len(self._workers))]
         try:
-            for loss in range(1, LOSSES + 1):
-                try:
-                    return worker.do(tasks[position])
-                except WorkerLost:
-                    if stopped.is_set() or replacement is None:
-                        raise
-                    worker.end(at_once=True)
-                    worker = _Worker()
-                    workers.append(worker)
-                    worker.ask(replacement)
-                    if loss == LOSSES:
-                        raise
+            with ThreadPoolExecutor(count) as threads:
+                return all(list(threads.map(lambda place: self._load(place, message), range(count))))
+        except BaseException:
+            self.end(at_once=True)
+            raise
+
+    def _load(self, place: int, message: bytes) -> bool:
+        try:
+            return self._workers[place].load(message)
+        except WorkerLost:
+            # It was killed while it had nothing to do.
+            return self._replaced(place).load(message)
+
+    def _replaced(self, place: int) -> _Worker:
+        """Put a new process in the place of one that is lost."""
+        self._workers[place].end(at_once=True)
+        self._workers[place] = _Worker()
+        return self._workers[place]
+
+    def _shared_out(self, message: bytes, tasks: Sequence[Any], count: int) -> Iterator[tuple[int, Any]]:
+        """Hand each task to the next idle process."""
+        idle: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for place in range(count):
+            idle.put(place)
+
+        def done_by_one(position: int) -> Any:
+            place = idle.get()
+            try:
+                for loss in range(1, LOSSES + 1):
+                    try:
+                        return self._workers[place].do(tasks[position])
+                    except WorkerLost:
+                        if stopped.is_set():
+                            raise
+                        self._replaced(place).load(message)
+                        if loss == LOSSES:
+                            raise
+            finally:
+                idle.put(place)
+
+        threads, finished, stopped = ThreadPoolExecutor(count), False, threading.Event()
+        try:
+            waiting = {threads.submit(done_by_one, position): position for position in range(len(tasks))}
+            for future in as_completed(waiting):
+                yield waiting[future], future.result()
+            finished = True
         finally:
-            idle.put(worker)
-
-    threads, finished, stopped = ThreadPoolExecutor(len(workers)), False, threading.Event()
-    try:
-        waiting = {threads.submit(done_by_one, position): position for position in range(len(tasks))}
-        for future in as_completed(waiting):
-            yield waiting[future], future.result()
-        finished = True
-    finally:
-        stopped.set()
-        threads.shutdown(wait=False, cancel_futures=True)
-        for worker in workers:
-            worker.end(at_once=not finished)
-        threads.shutdown()
-        for worker in () if finished else workers:
-            # One may have been replaced in the meantime.
-            worker.end(at_once=True)
-
-
-def _started(message: bytes, count: int) -> list[_Worker]:
-    """Start processes and hand them the work; return none if they cannot load it."""
-    # A frozen application has no interpreter to start.
-    if not sys.executable or getattr(sys, "frozen", False):
-        return []
-    workers = [_Worker() for _ in range(count)]
-    received = False
-    try:
-        with ThreadPoolExecutor(count) as threads:
-            received = all(list(threads.map(lambda worker: worker.ask(message), workers)))
-    finally:
-        for worker in workers if not received else ():
-            worker.end(at_once=True)
-    return workers if received else []
+            stopped.set()
+            threads.shutdown(wait=False, cancel_futures=True)
+            for worker in () if finished else list(self._workers):
+                worker.end(at_once=True)
+            threads.shutdown()
+            if not finished:
+                # One may have been replaced in the meantime.
+                self.end(at_once=True)
 
 
 class _Worker:
@@ -171,19 +187,23 @@ class _Worker:
         assert self._process.stdout is not None
         return self._process.stdin, self._process.stdout
 
+    def load(self, work: bytes) -> bool:
+        """Hand over pickled work, which replaces what the process had before; tell whether it can load it."""
+        return bool(self._ask(_WORK, work))
+
     def do(self, task: Any) -> Any:
         """Return the result of a task, or raise what it raised."""
-        result, error, trace = self.ask(pickle.dumps(task))
+        result, error, trace = self._ask(_TASK, pickle.dumps(task))
         if error is not None:
             error.add_note(f"It was raised in another process:\n{trace}")
             raise error
         return result
 
-    def ask(self, message: bytes) -> Any:
+    def _ask(self, kind: bytes, content: bytes) -> Any:
         """Return the answer to a message."""
         outgoing, incoming = self._pipes
         with suppress(OSError):
-            _write(outgoing, message)
+            _write(outgoing, kind, content)
             answer = _read(incoming)
             if answer is not None:
                 return pickle.loads(answer)  # noqa: S301 (from a process that this one started)
@@ -262,24 +282,31 @@ def _end_with(parent: int) -> None:
 
 
 def _answer(incoming: BinaryIO, outgoing: BinaryIO) -> None:
-    content = _read(incoming)
-    if content is None:
-        return
+    work: Any = None
+    while (message := _read(incoming)) is not None:
+        kind, content = message[:1], memoryview(message)[1:]
+        if kind == _TASK:
+            answer = _result(work, pickle.loads(content))  # noqa: S301 (from the process that started this one)
+        else:
+            work = None
+            work, answer = _loaded(content)
+        # The work may be as large as a table: it is not held twice.
+        del message, content
+        _write(outgoing, answer)
+
+
+def _loaded(content: memoryview) -> tuple[Any, bytes]:
+    """Return pickled work, and the answer that says whether it could be loaded."""
     try:
-        work, shared = pickle.loads(content)  # noqa: S301 (from the process that started this one)
+        return pickle.loads(content), pickle.dumps(True)  # noqa: S301 (as above)
     except Exception:
-        _write(outgoing, pickle.dumps(False))
-        return
-    del content
-    _write(outgoing, pickle.dumps(True))
-    while (task := _read(incoming)) is not None:
-        _write(outgoing, _result(work, shared, pickle.loads(task)))  # noqa: S301 (as above)
+        return None, pickle.dumps(False)
 
 
-def _result(work: Callable[..., Any], shared: tuple[Any, ...], task: Any) -> bytes:
+def _result(work: Callable[[Any], Any], task: Any) -> bytes:
     """Return the pickled result of a task, or its error with the traceback."""
     try:
-        return pickle.dumps((work(*shared, task), None, None), protocol=pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps((work(task), None, None), protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         trace = traceback.format_exc()
         with suppress(Exception):
@@ -290,9 +317,11 @@ def _result(work: Callable[..., Any], shared: tuple[Any, ...], task: Any) -> byt
         return pickle.dumps((None, RuntimeError(f"{type(error).__name__}: {error}"), trace))
 
 
-def _write(stream: IO[bytes], message: bytes) -> None:
-    stream.write(_LENGTH.pack(len(message)))
-    stream.write(message)
+def _write(stream: IO[bytes], *pieces: bytes) -> None:
+    """Write a message, which may come in pieces."""
+    stream.write(_LENGTH.pack(sum(map(len, pieces))))
+    for piece in pieces:
+        stream.write(piece)
     stream.flush()
 
 

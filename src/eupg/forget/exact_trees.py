@@ -7,16 +7,23 @@ result is the model of a table they were never in.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
+
+import numpy as np
 
 from eupg.data.dataset import Dataset, RecordId
 from eupg.data.ids import IdSet
 from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
+from eupg.data.table_file import TableFile
 from eupg.errors import NothingRetained, ParameterError
+from eupg.executor.executor import Executor
+from eupg.executor.processes import LocalProcesses
 from eupg.forget.durable import KeptState, Part
 from eupg.forget.released import Released
 from eupg.forget.storage import Storage
@@ -28,6 +35,9 @@ from eupg.learn.leaves.learner import LeafLearner, LeafModel
 from eupg.learn.leaves.public_cells import MOST_CELLS, cell_penalties, public_cells
 from eupg.learn.leaves.ridge import ridge_scores
 from eupg.learn.leaves.statistics import RidgeStatistics
+from eupg.progress import SILENT, Progress, advance
+from eupg.protect.streaming.chunks import Chunk, TableColumns, chunks_of
+from eupg.protect.streaming.record_parts import records_in
 from eupg.rng import Randomness
 from eupg.temporary import TemporaryFolder
 
@@ -101,6 +111,48 @@ class ExactTrees:
         check_start(data, rng)
         check_kind(data.schema, self)
         return self._count(public_cells(data.schema, most=self.most_cells), data)
+
+    def count_files(
+        self,
+        source: str | Path | TableFile,
+        schema: Schema,
+        *,
+        executor: Executor | None = None,
+        folder: str | Path | None = None,
+        progress: Progress = SILENT,
+    ) -> CountedModel:
+        """Count the records of a table in files, which may be larger than memory, and fit the model.
+
+        The model and its counts are those of :meth:`train` on the same rows, bit for bit. They know no record ids: use
+        :meth:`subtract` and :meth:`include` to let records leave and join.
+
+        Parameters
+        ----------
+        source
+            A Parquet, Arrow or CSV file, a folder of Parquet files, or another table that :class:`TableFile` reads.
+        schema
+            What the columns mean. Only features and the label are read.
+        executor
+            Where records are counted; by default in one process per core.
+        folder
+            Where a temporary folder lies, for counts on their way; on a cluster, on a disk that all machines share. By
+            default the system's place for temporary files.
+        progress
+            Is told of the step ``count``.
+        """
+        check_kind(schema, self)
+        cells, columns, total = public_cells(schema, most=self.most_cells), TableColumns(schema), None
+        with records_in(folder) as place, progress.step("count"):
+            chunks = chunks_of(source, columns, place)
+            count = partial(_count_chunk, cells, columns, str(place))
+            for done, (_, path) in enumerate((executor or LocalProcesses()).map(count, chunks), start=1):
+                part = RidgeStatistics.load(path)
+                Path(path).unlink()
+                total = part if total is None else total.plus(part)
+                advance(progress, done / len(chunks))
+        if total is None:
+            raise NothingRetained("the table has no record to train on: name another")
+        return self._fit(cells, total, schema)
 
     def save(self, model: Model, path: Path) -> None:
         """Write the served model, which holds no counts."""
@@ -177,6 +229,15 @@ class ExactTrees:
 
 def _trained(counted: CountedModel, ids: Set[RecordId], schema: Schema) -> Trained:
     return Trained(counted.model, schema, ids, ids, Released(), Exact(caveats=schema.caveats), counted)
+
+
+def _count_chunk(cells: LeafCells, columns: TableColumns, folder: str, chunk: Chunk) -> str:
+    """Count the records of a chunk; the counts are many numbers, and go through a file."""
+    *features, label = columns.read(chunk)
+    X, y = np.column_stack(features), label.astype(np.int64)
+    path = Path(folder) / f"counts-{secrets.token_hex(8)}"
+    RidgeStatistics.count_in(cells, X, y, classes=columns.schema.classes).save(path, columns.schema)
+    return str(path)
 
 
 def _counts(cells: LeafCells, data: Dataset) -> RidgeStatistics:

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
-from eupg.data.dataset import Dataset, Labels, Matrix
+from eupg.data.dataset import Labels, Matrix
 from eupg.data.encode import Encoder
 from eupg.data.kind import DataKind
 from eupg.data.schema import Schema
 from eupg.errors import DataError
 from eupg.guarantees import Guarantee
 from eupg.rng import Randomness
+
+
+class UnderSchema(Protocol):
+    """Anything whose columns a schema describes."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +77,7 @@ class Release:
 
     @classmethod
     def shuffled(
-        cls, data: Dataset, X: Matrix, y: Labels, guarantee: Guarantee, rng: Randomness, *, stretched: bool = False
+        cls, data: UnderSchema, X: Matrix, y: Labels, guarantee: Guarantee, rng: Randomness, *, stretched: bool = False
     ) -> Release:
         """Put protected rows into a random order and note whether the randomness was seeded."""
         order = rng.stage("row order").permutation(len(y))

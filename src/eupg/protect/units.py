@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -43,9 +45,23 @@ def used_records(data: Dataset, most: int) -> int:
 
 
 def random_rank(data: Dataset, rng: Randomness) -> NDArray[np.intp]:
-    """Return each record's place, from 0, in a random order of its unit's records, independently for each unit."""
-    unit, order = units_of(data), rng.permutation(len(data))
-    order = order[np.argsort(unit[order], kind="stable")]
-    rank = np.empty(len(data), dtype=np.intp)
-    rank[order] = np.arange(len(data)) - np.searchsorted(unit[order], unit[order], side="left")
+    """Return each record's place, from 0, in a random order of its unit's records.
+
+    The order of one unit's records does not depend on any other unit. Two records draw the same number with a
+    probability of 2⁻⁶³, and then stay in the order of the table.
+    """
+    return rank_within(units_of(data), rng.words(len(data)))
+
+
+def rank_within(unit: NDArray[np.integer[Any]], numbers: NDArray[np.uint64]) -> NDArray[np.intp]:
+    """Return each record's place, from 0, among its unit's records in the order of their numbers.
+
+    Examples
+    --------
+    >>> rank_within(np.array([0, 1, 0, 0]), np.array([7, 3, 5, 7], dtype=np.uint64)).tolist()
+    [1, 0, 0, 2]
+    """
+    order = np.lexsort((numbers, unit))
+    rank = np.empty(len(unit), dtype=np.intp)
+    rank[order] = np.arange(len(unit)) - np.searchsorted(unit[order], unit[order], side="left")
     return rank

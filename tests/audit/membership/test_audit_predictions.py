@@ -12,6 +12,7 @@ from eupg.audit.membership.queries import PictureQueries, predictions
 from eupg.audit.membership.rmia import RMIA
 from eupg.audit.membership.signals import SignalKind
 from eupg.errors import DataError, ParameterError
+from eupg.executor import InProcess
 from eupg.learn import SklearnLearner
 from people import people
 from pictures import pictures
@@ -201,26 +202,22 @@ def test_predictions_of_other_queries_are_not_taken_from_the_store(tmp_path):
     assert len(store) == 6
 
 
-def test_recipe_that_must_stay_in_one_process_does(monkeypatch):
-    from eupg.audit.membership import references
-
+def test_recipe_that_must_stay_in_one_process_does():
     asked = []
-    real = references.side_by_side
 
-    def noted(*args, jobs, **rest):
-        asked.append(jobs)
-        return real(*args, jobs=1, **rest)
-
-    monkeypatch.setattr(references, "side_by_side", noted)
+    class Noted:
+        def map(self, work, tasks):
+            asked.append(len(tasks))
+            return InProcess().map(work, tasks)
 
     class OnGpu(SklearnLearner):
         in_process = True
 
-    for learner in (OnGpu(), SklearnLearner()):
+    for learner, seen in ((OnGpu(), []), (SklearnLearner(), [2])):
         parts = [people(60, i) for i in range(3)]
         parts = [
             p.__class__(p.schema, p.X, p.y, np.char.add(w, p.ids), p.subjects)
             for p, w in zip(parts, "mno", strict=True)
         ]
-        references_for(Retrain(learner, 1), *parts, models=2, jobs=2, step=print)
-    assert asked == [1, 2]
+        references_for(Retrain(learner, 1), *parts, models=2, executor=Noted(), step=print)
+        assert asked == seen

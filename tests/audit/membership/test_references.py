@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import tasks
 from eupg import EUPG, Retrain, Seeded
 from eupg.audit import ReferenceStore
 from eupg.audit.membership.references import complementary_halves, train_references
 from eupg.data.attribute import Numeric
 from eupg.data.schema import Schema
 from eupg.errors import DataError, ParameterError
+from eupg.executor import InProcess, LocalProcesses
 from eupg.learn import SklearnLearner, TorchLearner, XGBoostLearner
 from eupg.protect import LocalDP
 from people import people
@@ -48,6 +50,22 @@ def test_two_processes_give_what_one_gives(recipe):
     pool, inside = people(80), halves(80)
     alone, together = (train_references(recipe, pool, inside, seed=3, jobs=jobs).probabilities for jobs in (1, 2))
     np.testing.assert_array_equal(alone, together)
+
+
+def test_killed_process_changes_no_prediction(tmp_path):
+    pool, inside = people(80), halves(80)
+    killed = tasks.Killing(LocalProcesses(2), tmp_path / "killed")
+    alone, together = (
+        train_references(RECIPE, pool, inside, seed=3, executor=executor).probabilities
+        for executor in (InProcess(), killed)
+    )
+    assert (tmp_path / "killed").exists()
+    np.testing.assert_array_equal(alone, together)
+
+
+def test_jobs_and_executor_are_not_both_taken():
+    with pytest.raises(ParameterError, match="jobs and executor both say where models are trained: pass one of them"):
+        train_references(RECIPE, people(80), halves(80), seed=3, jobs=2, executor=InProcess())
 
 
 def test_models_see_their_half_alone():

@@ -31,6 +31,7 @@ from eupg.protect.streaming.chunks import TableColumns, chunks_of
 from eupg.protect.streaming.cut_tree import CutTree
 from eupg.protect.streaming.folder import claimed
 from eupg.protect.streaming.kernel import permuted
+from eupg.protect.streaming.packed import Sorted, read_rows
 from eupg.rng import Secret, Seeded
 from large import SCHEMA, bytes_of, people
 
@@ -224,7 +225,7 @@ def test_equal_rows_beyond_a_cell_and_small_leaves_still_give_groups_of_k(tmp_pa
 def test_leaves_with_fewer_than_k_rows_are_joined():
     plan = _plan(k=10, cell=40, rows=3 + 4 + 5 + 30 + 100 + 2)
     counts = np.array([3, 4, 5, 30, 100, 2])
-    cells = stages.cells_of(plan, [stages.Sorted("a", counts)])
+    cells = stages.cells_of(plan, [Sorted("a", counts)])
     assert [sum(piece.rows for piece in cell) for cell in cells] == [12, 30, 50, 52]
     assert [(p.first, p.rows) for cell in cells for p in cell] == [
         (0, 3), (3, 4), (7, 5), (12, 30), (42, 50), (92, 50), (142, 2)
@@ -251,8 +252,8 @@ def test_values_move_inside_groups_only(tmp_path, monkeypatch):
     plan = run.plan_of(settings, [stages.survey_chunk(settings, chunk) for chunk in chunks])
     routed = [stages.route_chunk(plan, chunk) for chunk in chunks]
     (task,) = run.cell_tasks(plan, routed, Secret())
-    before = stages._read(task.slices, plan.layout)
-    after = stages._read(tuple(stages.group_cell(plan, task).file.slices()), plan.layout)
+    before = read_rows(task.slices, plan.layout)
+    after = read_rows(tuple(stages.group_cell(plan, task).file.slices()), plan.layout)
     # The confidential number names the record, and stays with its row.
     group = dict(zip(before["c5"], formed[0], strict=True))
     moved = 0

@@ -12,7 +12,7 @@ from scipy.optimize import minimize_scalar
 from eupg.errors import ParameterError
 from eupg.guarantees.gaussian import gaussian_delta
 from eupg.protect.synthesis.budget import Budget, Noise, concentrated
-from eupg.protect.synthesis.questions import Binned, choose_tree
+from eupg.protect.synthesis.questions import Binned, choose_tree, pair_score
 from eupg.rng import Seeded
 
 EPSILONS, RECORDS = st.floats(0.05, 200), st.integers(1, 20)
@@ -106,7 +106,7 @@ def test_score_moves_by_at_most_one_for_each_record(records, more, seed, noise):
 
     def score(rows: list) -> int:
         codes = np.array(rows, dtype=np.int64).reshape(-1, 3)
-        return Binned([codes[:, 0], codes[:, 1]], codes[:, 2], singles).score((0, 1), noise)
+        return pair_score(Binned([codes[:, 0], codes[:, 1]], codes[:, 2], singles), (0, 1), noise)
 
     assert abs(score(records + more[:1]) - score(records)) <= 1
     assert abs(score(records + more) - score(records)) <= len(more)
@@ -115,7 +115,7 @@ def test_score_moves_by_at_most_one_for_each_record(records, more, seed, noise):
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_score_is_the_distance_from_independence_less_the_cost_of_noise(noise):
     binned = Binned([np.array([0, 0, 1, 1])] * 2, np.zeros(4, dtype=int), [np.full((2, 1), 2.0)] * 2)
-    assert binned.score((0, 1), noise) == 4 - 4 * noise
+    assert pair_score(binned, (0, 1), noise) == 4 - 4 * noise
 
 
 def test_tree_connects_all_features_by_one_pair_less():

@@ -43,15 +43,10 @@ class Questions:
             self.people = len(found)
             return found
 
-        def counted(places, size, noise, rng):
-            true = np.bincount(places, minlength=size)
-            return self.answer(noise, true, lambda: (true + noise.draw(size, rng)).astype(float)).copy()
-
-        def measured(binned, pair, budget, rng):
-            counts = binned.counts(pair)
-            return counted(np.repeat(np.arange(counts.size), counts.ravel()), counts.size, budget.pair, rng).reshape(
-                counts.shape
-            )
+        def noisy(counts, noise, rng):
+            true = counts.ravel()
+            given = self.answer(noise, true, lambda: (true + noise.draw(true.size, rng)).astype(float))
+            return given.reshape(counts.shape).copy()
 
         def chosen(scores, rate, rng):
             return self.answer(rate, scores, lambda: exponential_choice(scores, rate, rng))
@@ -73,8 +68,7 @@ class Questions:
 
         monkeypatch.setattr(synthesis.Budget, "split", with_total)
         monkeypatch.setattr(synthesis, "at_most", kept)
-        monkeypatch.setattr(synthesis_questions, "_count", counted)
-        monkeypatch.setattr("eupg.protect.synthesis.model.measure", measured)
+        monkeypatch.setattr(synthesis_questions, "_noisy", noisy)
         monkeypatch.setattr(synthesis_questions, "exponential_choice", chosen)
 
 

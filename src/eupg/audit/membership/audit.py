@@ -39,6 +39,7 @@ from eupg.audit.membership.signals import (
 from eupg.audit.membership.verdict import MARGIN
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError
+from eupg.executor import Executor
 from eupg.learn.learner import Model
 from eupg.rng import Seeded
 
@@ -63,6 +64,7 @@ def audit(
     margin: float = MARGIN,
     seed: int = 0,
     jobs: int | None = None,
+    executor: Executor | None = None,
     store: ReferenceStore | None = None,
     step: Step | None = None,
 ) -> AuditReport:
@@ -95,7 +97,7 @@ def audit(
         The name of the model in the report.
     margin
         How many points of AUC matter for the verdict: see :attr:`AuditReport.outcome`.
-    seed, jobs, store, step
+    seed, jobs, executor, store, step
         As in :func:`eupg.audit.membership.references.train_references`.
     """
     attack = RMIA() if attack is None else attack
@@ -116,6 +118,7 @@ def audit(
             queries=queries,
             seed=seed,
             jobs=jobs,
+            executor=executor,
             store=store,
             step=step,
         )
@@ -151,6 +154,7 @@ def references_for(
     queries: Queries | None = None,
     seed: int = 0,
     jobs: int | None = None,
+    executor: Executor | None = None,
     store: ReferenceStore | None = None,
     step: Step | None = None,
 ) -> References:
@@ -167,7 +171,9 @@ def references_for(
     inside = complementary_halves(groups, models, Seeded(seed).stage("halves").generator())
     if not online and others is not None and len(others) >= len(members):
         inside[:, groups < 2] = False
-    return train_references(recipe, pool, inside, seed=seed, queries=queries, jobs=jobs, store=store, step=step)
+    return train_references(
+        recipe, pool, inside, seed=seed, queries=queries, jobs=jobs, executor=executor, store=store, step=step
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,9 +1,9 @@
 """Reference models: the target's recipe on random halves, which show an attack how models behave on unseen records.
 
 Halves come in complementary pairs, so that every scored record, member or not, is outside exactly half of the models.
-Small models train in parallel, one single-threaded process per core; a recipe that can trains them all in the same
-steps on a GPU. Only their predictions are kept, bound to the records they saw, so that :meth:`ReferenceStore.forget`
-can find and delete them.
+Small models train in parallel through an executor, by default in one single-threaded process per core; a recipe that
+can trains them all in the same steps on a GPU. Only their predictions are kept, bound to the records they saw, so that
+:meth:`ReferenceStore.forget` can find and delete them.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -25,7 +26,7 @@ from eupg.audit.membership.signals import Mask
 from eupg.data.dataset import Dataset, RecordId
 from eupg.data.score import Probabilities
 from eupg.errors import DataError, ParameterError
-from eupg.executor.processes import side_by_side
+from eupg.executor import Executor, InProcess, LocalProcesses
 from eupg.learn.learner import Learner, Model
 from eupg.rng import Randomness, Seeded
 from eupg.validation import is_whole
@@ -128,6 +129,7 @@ def train_references(
     seed: int,
     queries: Queries | None = None,
     jobs: int | None = None,
+    executor: Executor | None = None,
     store: ReferenceStore | None = None,
     step: Step | None = None,
 ) -> References:
@@ -145,19 +147,23 @@ def train_references(
         Altered copies of each record to query as well; by default the record alone.
     jobs
         Parallel processes; by default one per core. With 1 everything stays in this process.
+    executor
+        Where the models are trained, instead of in ``jobs`` processes: for example ``RayCluster(address)``. It receives
+        the records of the pool, and does not change a bit of the predictions.
     store
         Where predictions are kept, so that an interrupted run can resume.
     step
         Called with (done, total) after each model; by default a terminal shows a progress bar.
     """
     plan = _Plan(recipe, pool, inside, seed, queries)
+    executor = _executor(recipe, jobs, executor)
     models = range(len(inside))
     keys = [plan.key(i) for i in models] if store is not None else []
     stored = {i: store.get(keys[i]) for i in models} if store is not None else {}
     done = {i: probabilities for i, probabilities in stored.items() if probabilities is not None}
     tasks = [i for i in models if i not in done]
     with _progress_bar(len(inside), step) as tell:
-        for i, probabilities in _trained(plan, tasks, jobs or os.cpu_count() or 1):
+        for i, probabilities in _trained(plan, tasks, executor):
             done[i] = probabilities
             if store is not None:
                 store.put(keys[i], probabilities, pool.ids)
@@ -210,7 +216,17 @@ def _progress_bar(models: int, step: Step | None) -> Iterator[Step]:
         yield lambda done, _: progress.update(task, completed=done)
 
 
-def _trained(plan: _Plan, tasks: list[int], jobs: int) -> Iterator[tuple[int, Probabilities]]:
+def _executor(recipe: ReferenceRecipe, jobs: int | None, executor: Executor | None) -> Executor:
+    if jobs is not None and executor is not None:
+        raise ParameterError("jobs and executor both say where models are trained: pass one of them")
+    parts = (recipe, getattr(recipe, "learner", None), getattr(recipe, "mechanism", None))
+    # On a GPU, parallel processes would share its memory and run no faster.
+    if any(getattr(part, "in_process", False) for part in parts):
+        return InProcess()
+    return LocalProcesses(jobs) if executor is None else executor
+
+
+def _trained(plan: _Plan, tasks: list[int], executor: Executor) -> Iterator[tuple[int, Probabilities]]:
     recipe, pool, inside = plan.recipe, plan.pool, plan.inside
     if tasks and getattr(recipe, "batches", False):
         streams = [plan.stream(i) for i in tasks]
@@ -218,10 +234,8 @@ def _trained(plan: _Plan, tasks: list[int], jobs: int) -> Iterator[tuple[int, Pr
         for i, result in zip(tasks, trained, strict=True):
             yield i, plan.predict(result.model)
         return
-    parts = (recipe, getattr(recipe, "learner", None), getattr(recipe, "mechanism", None))
-    # On a GPU, parallel processes would share its memory and run no faster.
-    jobs = 1 if any(getattr(part, "in_process", False) for part in parts) else jobs
-    yield from side_by_side(_train_one, (plan,), tasks, jobs=jobs)
+    for position, probabilities in executor.map(partial(_train_one, plan), tasks):
+        yield tasks[position], probabilities
 
 
 def _train_one(plan: _Plan, i: int) -> Probabilities:

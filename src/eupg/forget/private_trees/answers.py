@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from eupg.data.dataset import Labels, Matrix
 from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.forget.private_trees.budget import Budget
-from eupg.forget.private_trees.kernel import add_people, add_residuals
+from eupg.forget.private_trees.kernel import Cells, add_people, add_residuals
 from eupg.learn.leaves.cells import LeafCells
+from eupg.progress import SILENT, Progress, advance
 from eupg.protect.noise.discrete import Whole
 from eupg.protect.noise.fast import SPREAD
 from eupg.rng import Randomness
@@ -133,9 +134,36 @@ class Account:
         return (exact + noise).astype(np.float64)
 
 
-@dataclass
-class RecordAnswers:
-    """Answers from the records, within a budget.
+class CellSums(Protocol):
+    """Sums of residuals over cells, in whole numbers, as a function of the margins of cells."""
+
+    @property
+    def unit(self) -> float:
+        """The value of one whole number."""
+
+    def __call__(self, margins: Floats, weights: Whole) -> Whole:
+        """Return the sums at these margins of cells, times the whole weight of each cell in the answer."""
+
+
+class Records(Protocol):
+    """Exact sums over records, to which answers add noise."""
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+
+    def counts(self, cells: LeafCells, unit: int) -> Whole:
+        """Return what :func:`count_vector` does."""
+
+    def vectors(self, design: Design, bound: int) -> CellSums:
+        """Return what :meth:`ResidualSums.of_vectors` does."""
+
+    def groups(self, cells: LeafCells, classes: int, bound: int) -> CellSums:
+        """Return what :meth:`ResidualSums.of_groups` does."""
+
+
+@dataclass(frozen=True, eq=False)
+class HeldRecords:
+    """Records in memory.
 
     Parameters
     ----------
@@ -143,17 +171,49 @@ class RecordAnswers:
         The records; those of a person are neighbours.
     people
         The first record of each person, and the number of records at its end; None where each record is a unit.
-    budget
-        What all answers together may cost.
-    rng
-        The source of noise.
     """
 
     X: Matrix
     y: Labels
     people: Whole | None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return len(self.y)
+
+    def counts(self, cells: LeafCells, unit: int) -> Whole:
+        """Count the units in each cell, times ``unit``."""
+        return count_vector(cells, self.X, unit, self.people)
+
+    def vectors(self, design: Design, bound: int) -> ResidualSums:
+        """Prepare the vectors of a design."""
+        return ResidualSums.of_vectors(design, self.X, self.y, bound, self.people)
+
+    def groups(self, cells: LeafCells, classes: int, bound: int) -> ResidualSums:
+        """Prepare questions about one group each."""
+        return ResidualSums.of_groups(cells, classes, self.X, self.y, bound, self.people)
+
+
+@dataclass
+class RecordAnswers:
+    """Answers from the records, within a budget.
+
+    Parameters
+    ----------
+    records
+        Sums over the records, in memory or in files.
+    budget
+        What all answers together may cost.
+    rng
+        The source of noise.
+    progress
+        Is told how much of the budget is spent.
+    """
+
+    records: Records
     budget: Budget
     rng: Randomness
+    progress: Progress = SILENT
 
     def __post_init__(self) -> None:
         self.account = Account(self.budget, self.rng)
@@ -164,12 +224,12 @@ class RecordAnswers:
         unit = self.budget.per_group(bound, len(cells.groups))
         if not unit:
             raise ParameterError("the budget is too small to count anything: use a larger epsilon")
-        return self._noisy(count_vector(cells, self.X, unit, self.people), bound) / unit
+        return self._noisy(self.records.counts(cells, unit), bound) / unit
 
     def gradients(self, design: Design, ratio: float) -> Callable[[Floats], Floats]:
         """Return a function that gives the gradient at scores of cells, with noise."""
         bound = self._bound(ratio)
-        sums = ResidualSums.of_vectors(design, self.X, self.y, bound, self.people)
+        sums = self.records.vectors(design, bound)
         weights = design.cell_weights
 
         def gradient(scores: Floats) -> Floats:
@@ -180,7 +240,7 @@ class RecordAnswers:
     def residuals(self, cells: LeafCells, classes: int, ratio: float) -> Callable[[Floats, int], Floats]:
         """Return a function that gives the sums of residuals in the cells of one group, with noise."""
         bound = self._bound(ratio)
-        sums = ResidualSums.of_groups(cells, classes, self.X, self.y, bound, self.people)
+        sums = self.records.groups(cells, classes, bound)
 
         def residual(scores: Floats, group: int) -> Floats:
             weights = (np.repeat(np.arange(len(cells.groups)), cells.sizes) == group).astype(np.int64)
@@ -189,10 +249,12 @@ class RecordAnswers:
         return residual
 
     def _bound(self, ratio: float) -> int:
-        return self.account.bound(ratio, len(self.y))
+        return self.account.bound(ratio, len(self.records))
 
     def _noisy(self, exact: Whole, bound: int) -> Floats:
-        return self.account.noisy(exact, bound)
+        answer = self.account.noisy(exact, bound)
+        advance(self.progress, self.account.spent / self.budget.limit)
+        return answer
 
 
 def count_vector(cells: LeafCells, X: Matrix, unit: int, people: Whole | None = None) -> Whole:
@@ -234,7 +296,7 @@ class ResidualSums:
         The value of one whole number.
     """
 
-    cells: NDArray[np.int32]
+    cells: Cells
     starts: NDArray[np.int64]
     y: Labels
     people: Whole | None
@@ -259,7 +321,9 @@ class ResidualSums:
         limits = shares(bound, len(y), people) // np.maximum(lengths, design.norm)
         unit = design.residual * design.norm / WEIGHT_UNIT / max(bound, 1)
         shape = (design.cells.count, design.width)
-        return cls(codes[used], _starts(used), y, people, limits, bound, shape, design.residual, True, unit)
+        return cls(
+            _short(codes[used], shape), _starts(used), y, people, limits, bound, shape, design.residual, True, unit
+        )
 
     @classmethod
     def of_groups(
@@ -270,7 +334,8 @@ class ResidualSums:
         used = codes < cells.count
         cut, limits = group_residual(classes), shares(bound, len(y), people)
         shape = (cells.count, 1 if classes == 2 else classes)
-        return cls(codes[used], _starts(used), y, people, limits, bound, shape, cut, False, cut / max(bound, 1))
+        own = _short(codes[used], shape)
+        return cls(own, _starts(used), y, people, limits, bound, shape, cut, False, cut / max(bound, 1))
 
     def __call__(self, margins: Floats, weights: Whole) -> Whole:
         """Return the sums at these margins of cells, times the whole weight of each cell in the answer."""
@@ -303,3 +368,8 @@ def shares(bound: int, records: int, people: Whole | None) -> Whole:
 
 def _starts(used: NDArray[np.bool_]) -> Whole:
     return np.concatenate([[0], np.cumsum(used.sum(axis=1))]).astype(np.int64)
+
+
+def _short(codes: NDArray[np.int32], shape: tuple[int, int]) -> Cells:
+    """Return numbers of cells in two bytes where these are enough: every step of a training reads them all."""
+    return codes.astype(np.uint16) if shape[0] <= 1 << 16 else codes

@@ -15,7 +15,7 @@ from eupg.protect.compiled import compiled, inner
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
-Cells = NDArray[np.int32]
+Cells = NDArray[np.uint16] | NDArray[np.int32]
 # A vector that rounding leaves above its limit is made shorter by this factor.
 _SHORTER = 1 - 2.0**-20
 

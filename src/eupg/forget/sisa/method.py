@@ -18,7 +18,7 @@ from eupg.data.dataset import Dataset, Matrix, RecordId
 from eupg.data.schema import Schema
 from eupg.data.score import Probabilities
 from eupg.errors import NothingRetained, ParameterError
-from eupg.executor.processes import side_by_side
+from eupg.executor.processes import LocalProcesses
 from eupg.forget.durable import KeptState, Part
 from eupg.forget.released import Released
 from eupg.forget.sisa.sharding import Places, Sharding
@@ -291,10 +291,11 @@ class SISA:
         places = np.array([memory.places.get(n, p) for n, p in zip(data.ids.tolist(), known.tolist(), strict=True)])
         plan = Plan.of(self.effort, self.slices, accumulates=accumulates(self.learner))
         work = {s: self._shard(memory, data, places, s, part) for s, part in sorted(first.items())}
-        shared = (self.learner, plan, work, memory.folder.path, rng)
+        train, shards = partial(train_shard, self.learner, plan, work, memory.folder.path, rng), list(work)
         checkpoints, models = list(memory.checkpoints), list(memory.models)
         try:
-            for shard, written in side_by_side(train_shard, shared, list(work), jobs=self._jobs(data)):
+            for position, written in LocalProcesses(self._jobs(data)).map(train, shards):
+                shard = shards[position]
                 checkpoints[shard] = (*checkpoints[shard][: work[shard].begin], *written)
                 models[shard] = self.learner.load(memory.folder.path / written[-1]) if written[-1] else None
             stale = (name for shard in work for name in memory.checkpoints[shard][work[shard].begin :])

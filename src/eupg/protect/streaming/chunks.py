@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import Attribute, Column, Listed, Numeric
+from eupg.data.attribute import Attribute, Column, Numeric
 from eupg.data.date import Date
 from eupg.data.schema import Schema
 from eupg.data.table_file import TableFile
@@ -53,9 +53,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class TableColumns:
-    """What a release is made from: the features and the label, as a schema codes them."""
+    """What is read: the features and the label, as a schema codes them, and on request the names of people."""
 
     schema: Schema
+    people: bool = False
 
     @cached_property
     def attributes(self) -> tuple[Attribute, ...]:
@@ -65,7 +66,8 @@ class TableColumns:
     @cached_property
     def names(self) -> list[str]:
         """The names of the columns that are read; no other column is."""
-        return [a.name for a in self.attributes]
+        subject = [self.schema.subject] if self.people and self.schema.subject is not None else []
+        return [a.name for a in (*self.attributes, *subject)]
 
     def read(self, chunk: Chunk) -> list[Column]:
         """Return the columns of a chunk in the coding of the schema; a value that does not fit is an error."""
@@ -209,10 +211,3 @@ def _coded(attribute: Attribute, column: pa.ChunkedArray) -> Column:
         attribute.encode(column.to_pandas())
         raise
     return values[at]
-
-
-def column_type(attribute: Attribute, *, single: bool) -> np.dtype[Any]:
-    """Return the smallest type that holds every value of a column exactly; a missing category is the largest code."""
-    if isinstance(attribute, Listed):
-        return np.min_scalar_type(len(attribute.categories))
-    return np.dtype(np.float32 if single else np.float64)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TypeVar
 
 from eupg.data.schema import Schema
 from eupg.data.table_file import TableFile
@@ -14,17 +13,17 @@ from eupg.errors import ParameterError
 from eupg.executor.executor import Executor
 from eupg.executor.processes import LocalProcesses
 from eupg.guarantees import KAnonymous
-from eupg.progress import SILENT, Progress, advance
+from eupg.progress import SILENT, Progress
 from eupg.protect.kanonymity import ProbabilisticKAnonymity
 from eupg.protect.streaming.chunks import ROWS, chunks_of
 from eupg.protect.streaming.folder import claimed, part_name
+from eupg.protect.streaming.packed import Sorted
 from eupg.protect.streaming.release_files import ReleaseFiles
 from eupg.protect.streaming.stages import (
     CellTask,
     Grouped,
     PartTask,
     Routing,
-    Sorted,
     StreamSettings,
     Survey,
     cells_of,
@@ -33,11 +32,10 @@ from eupg.protect.streaming.stages import (
     shuffle_part,
     survey_chunk,
 )
+from eupg.protect.streaming.steps import Steps
 from eupg.rng import Randomness, Secret
 from eupg.validation import check_whole
 
-Task = TypeVar("Task")
-Answer = TypeVar("Answer")
 # Rows of a cell, within which groups are formed, and of a part of the release.
 CELL, PART = 50_000, 1 << 20
 
@@ -92,7 +90,7 @@ def protect_files(
     if cell < 2 * k:
         raise ParameterError(f"a cell holds at least 2k={2 * k} records, got cell={cell}: raise cell or lower k")
     folder = Path(folder)
-    steps = _Steps(executor or LocalProcesses(), progress)
+    steps = Steps(executor or LocalProcesses(), progress)
     with claimed(folder) as records:
         settings = StreamSettings(schema, int(k), str(records), cell, part)
         rng = (rng or Secret()).stage("protect")
@@ -111,22 +109,6 @@ def protect_files(
         )
         files.save()
     return files
-
-
-class _Steps:
-    """Runs the tasks of each stage and reports how many are done."""
-
-    def __init__(self, executor: Executor, progress: Progress) -> None:
-        self._executor, self._progress = executor, progress
-
-    def run(self, name: str, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> list[Answer]:
-        """Return the results of all tasks, in their order."""
-        results: dict[int, Answer] = {}
-        with self._progress.step(name):
-            for position, result in self._executor.map(work, tasks):
-                results[position] = result
-                advance(self._progress, len(results) / len(tasks))
-        return [results[position] for position in range(len(tasks))]
 
 
 def plan_of(settings: StreamSettings, surveys: Sequence[Survey]) -> Routing:

@@ -13,10 +13,8 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +24,25 @@ from numpy.typing import NDArray
 from eupg.data.attribute import Attribute, Column, Listed
 from eupg.data.date import Date
 from eupg.data.schema import Schema
-from eupg.errors import DataError, PrivacyError, StorageError
+from eupg.errors import DataError, PrivacyError
 from eupg.protect.microaggregation.groups import Groups
 from eupg.protect.microaggregation.mdav import partitioned_mdav
-from eupg.protect.streaming.chunks import Chunk, TableColumns, column_type
+from eupg.protect.streaming.chunks import Chunk, TableColumns
 from eupg.protect.streaming.cut_tree import PER_CELL, CutTree
 from eupg.protect.streaming.geometry import ColumnStatistics, Geometry, quasi_identifiers
 from eupg.protect.streaming.kernel import Places, Points, constant_groups, permuted, squares
+from eupg.protect.streaming.packed import (
+    Slice,
+    Sorted,
+    packed,
+    read_rows,
+    row_layout,
+    unpacked,
+    write_sorted,
+    written_aside,
+)
 from eupg.rng import Randomness
 
-Rows = NDArray[np.void]
 # Coordinates that are held at once, in single precision.
 _NUMBERS = 1 << 27
 # Rows that are grouped at once within a cell.
@@ -61,15 +68,6 @@ class StreamSettings:
     def columns(self) -> TableColumns:
         """The columns that are read."""
         return TableColumns(self.schema)
-
-
-@dataclass(frozen=True)
-class Slice:
-    """Consecutive rows of a file."""
-
-    path: str
-    first: int
-    rows: int
 
 
 @dataclass(frozen=True)
@@ -145,41 +143,8 @@ class Routing:
 
     @cached_property
     def layout(self) -> np.dtype[Any]:
-        """How one row is stored: each column in the smallest type that holds it exactly."""
-        pairs = zip(self.settings.columns.attributes, self.statistics, strict=True)
-        return np.dtype([(f"c{j}", column_type(a, single=s.single)) for j, (a, s) in enumerate(pairs)])
-
-    def pack(self, columns: Sequence[Column]) -> Rows:
-        """Store columns as rows."""
-        rows = np.empty(len(columns[0]), dtype=self.layout)
-        for j, (attribute, column) in enumerate(zip(self.settings.columns.attributes, columns, strict=True)):
-            missing = len(attribute.categories) if isinstance(attribute, Listed) else np.nan
-            rows[f"c{j}"] = np.where(np.isnan(column), missing, column)
-        return rows
-
-    def unpack(self, rows: Rows) -> list[Column]:
-        """Return the columns of stored rows."""
-        return [_plain(a, rows[f"c{j}"]) for j, a in enumerate(self.settings.columns.attributes)]
-
-
-def _plain(attribute: Attribute, column: NDArray[Any]) -> Column:
-    values = column.astype(np.float64)
-    if isinstance(attribute, Listed):
-        values[column == len(attribute.categories)] = np.nan
-    return values
-
-
-@dataclass(frozen=True, eq=False)
-class Sorted:
-    """A file of rows in the order of a number, such as that of their cell, and how many rows each number has."""
-
-    path: str
-    counts: Places
-
-    def slices(self) -> list[Slice]:
-        """Return the rows of each number."""
-        starts = np.concatenate([[0], np.cumsum(self.counts)])
-        return [Slice(self.path, int(a), int(b - a)) for a, b in pairwise(starts)]
+        """How one row is stored."""
+        return row_layout(self.settings.columns.attributes, [s.single for s in self.statistics])
 
 
 def route_chunk(plan: Routing, chunk: Chunk) -> Sorted:
@@ -187,16 +152,7 @@ def route_chunk(plan: Routing, chunk: Chunk) -> Sorted:
     columns = plan.settings.columns.read(chunk)
     leaf = plan.leaf_of(columns)
     path = Path(plan.settings.folder) / f"routed-{chunk.first:012}"
-    return _write_sorted(path, plan.pack(columns), leaf, plan.tree.leaves)
-
-
-def _write_sorted(path: Path, rows: Rows, number: NDArray[np.integer[Any]], numbers: int) -> Sorted:
-    # Radix sort, which NumPy has for short integers only.
-    key = number.astype(np.uint16) if numbers <= 1 << 16 else number
-    order = np.argsort(key, kind="stable")
-    with written_aside(path) as aside:
-        rows[order].tofile(aside)
-    return Sorted(str(path), np.bincount(number, minlength=numbers).astype(np.int64))
+    return write_sorted(path, packed(plan.settings.columns.attributes, columns, plan.layout), leaf, plan.tree.leaves)
 
 
 def cells_of(plan: Routing, routed: Sequence[Sorted]) -> list[tuple[Slice, ...]]:
@@ -266,8 +222,8 @@ class CellTask:
 def group_cell(plan: Routing, task: CellTask) -> Grouped:
     """Group the rows of a cell, permute each quasi-identifier inside its group, and deal the rows to parts."""
     settings = plan.settings
-    rows = _read(task.slices, plan.layout)
-    points = plan.geometry.points(plan.unpack(rows))
+    rows = read_rows(task.slices, plan.layout)
+    points = plan.geometry.points(unpacked(settings.columns.attributes, rows))
     groups = group_rows(points, settings.k)
     order = np.argsort(groups, kind="stable")
     rows, groups, points = rows[order], groups[order], points[order]
@@ -288,7 +244,7 @@ def group_cell(plan: Routing, task: CellTask) -> Grouped:
     }
     deal = task.rng.stage("part").words(len(rows)) >> np.uint64(63 - (plan.parts - 1).bit_length())
     path = Path(settings.folder) / f"grouped-{task.number:06}"
-    file = _write_sorted(path, rows, deal.astype(np.int64), plan.parts)
+    file = write_sorted(path, rows, deal.astype(np.int64), plan.parts)
     return Grouped(file, len(starts) - 1, smallest, float(squares(points, starts)), shared)
 
 
@@ -314,7 +270,7 @@ def shuffle_part(plan: Routing, task: PartTask) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rows = _read(task.slices, plan.layout)
+    rows = read_rows(task.slices, plan.layout)
     rows = rows[_uniform(task.rng.stage("order"), np.array([0, len(rows)]))]
     attributes = plan.settings.columns.attributes
     table = pa.table({a.name: _shown(a, rows[f"c{j}"]) for j, a in enumerate(attributes)})
@@ -341,25 +297,3 @@ def _shown(attribute: Attribute, column: NDArray[Any]) -> Any:
         moments = np.where(empty, 0, np.round(column.astype(np.float64) * 86_400_000_000)).astype(np.int64)
         return pa.array(moments, mask=empty).cast(pa.timestamp("us"))
     return pa.array(column, mask=empty)
-
-
-def _read(slices: Sequence[Slice], layout: np.dtype[Any]) -> Rows:
-    rows = np.empty(sum(piece.rows for piece in slices), dtype=layout)
-    at = 0
-    view = rows.view(np.uint8).data
-    for piece in slices:
-        size = piece.rows * layout.itemsize
-        with open(piece.path, "rb", buffering=0) as file:
-            file.seek(piece.first * layout.itemsize)
-            if file.readinto(view[at : at + size]) != size:
-                raise StorageError("a file of the run is shorter than it was written: check the disk, and repeat")
-        at += size
-    return rows
-
-
-@contextmanager
-def written_aside(path: Path) -> Iterator[Path]:
-    """Give a name beside ``path`` to write to, which takes its place at the end: a killed task leaves no half."""
-    aside = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    yield aside
-    os.replace(aside, path)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Protocol
 
 import numpy as np
 
@@ -12,8 +14,52 @@ from eupg.data.schema import Schema
 from eupg.protect.cells import Cells
 from eupg.protect.synthesis.budget import Budget
 from eupg.protect.synthesis.marginals import Counts, agree, draw, independent, positive, shrink, smooth
-from eupg.protect.synthesis.questions import Binned, Feature, Pair, Shape, choose_tree, measure
+from eupg.protect.synthesis.questions import (
+    Binned,
+    ColumnCounts,
+    Feature,
+    Pair,
+    PairCounts,
+    Shape,
+    choose_tree,
+    column_counts,
+    measure,
+)
 from eupg.rng import Randomness
+
+
+class Countable(Protocol):
+    """Records that a synthesis can ask, in memory or in files."""
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+
+    def column(self, number: int) -> ColumnCounts:
+        """Return what counts the records by one feature."""
+
+    def pairs(self, features: Mapping[int, Feature], singles: list[Counts]) -> PairCounts:
+        """Return what counts the records by two of these features, which are numbered in their order."""
+
+
+@dataclass(frozen=True, eq=False)
+class CountableTable:
+    """Records in memory."""
+
+    data: Dataset
+
+    @property
+    def schema(self) -> Schema:
+        """What the columns mean."""
+        return self.data.schema
+
+    def column(self, number: int) -> ColumnCounts:
+        """Return what counts the records by one feature."""
+        return partial(column_counts, self.data.X[:, number], self.data.y)
+
+    def pairs(self, features: Mapping[int, Feature], singles: list[Counts]) -> Binned:
+        """Return the bins of all records."""
+        return Binned([f.code(self.data.X[:, j]) for j, f in features.items()], self.data.y, singles)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,16 +79,17 @@ class SynthesisModel:
     tree: list[tuple[Pair, Counts]]
 
     @classmethod
-    def ask(cls, data: Dataset, varying: list[int], budget: Budget, total: int, rng: Randomness) -> SynthesisModel:
+    def ask(cls, records: Countable, varying: list[int], budget: Budget, total: int, rng: Randomness) -> SynthesisModel:
         """Ask the records one question after the other; ``total`` is a noisy count of them."""
-        shape = Shape.fitting(total, data.schema.classes, budget)
+        schema = records.schema
+        shape = Shape.fitting(total, schema.classes, budget)
         asked = [
-            Feature.ask(data.schema.features[j], data.X[:, j], data.y, shape, budget, rng.stage(f"feature {j}"))
+            Feature.ask(schema.features[j], records.column(j), shape, budget, rng.stage(f"feature {j}"))
             for j in varying
         ]
         label = _class_counts(asked)
-        codes = [f.code(data.X[:, j]) for f, j in zip(asked, varying, strict=True)]
-        binned = Binned(codes, data.y, [positive(agree(f.counts, 0, label).T).T for f in asked])
+        singles = [positive(agree(f.counts, 0, label).T).T for f in asked]
+        binned = records.pairs(dict(zip(varying, asked, strict=True)), singles)
         chosen = choose_tree(binned, budget, rng)
         tables = {pair: measure(binned, pair, budget, rng.stage(f"pair {pair}")) for pair in chosen}
         features = [_consistent(at, f, tables, budget, label) for at, f in enumerate(asked)]
@@ -52,7 +99,7 @@ class SynthesisModel:
             table = tables[following, known].transpose(0, 2, 1) if table is None else table
             counts = _consistent_pair(table, features[known].counts.T, features[following].counts.T, budget)
             tree.append(((varying[known], varying[following]), counts))
-        return cls(data.schema, dict(zip(varying, features, strict=True)), tree)
+        return cls(schema, dict(zip(varying, features, strict=True)), tree)
 
     def draw(self, rows: int, numbers: np.random.Generator) -> tuple[Matrix, Labels]:
         """Draw rows: the class, the root given the class, every other feature given both."""

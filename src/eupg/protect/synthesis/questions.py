@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Protocol
 
 import numpy as np
 
@@ -59,7 +60,7 @@ class Feature:
 
     @classmethod
     def ask(
-        cls, attribute: Attribute, column: Column, y: Codes, shape: Shape, budget: Budget, rng: Randomness
+        cls, attribute: Attribute, counts_of: ColumnCounts, shape: Shape, budget: Budget, rng: Randomness
     ) -> Feature:
         """Ask for a feature's counts in at most ``shape.bins`` bins.
 
@@ -68,16 +69,13 @@ class Feature:
         """
         classes, wide = shape.classes, shape.bins
         cells = Cells.of(attribute, shape.cells)
-        code, apart = cells.code(column), cells.size - cells.known
+        apart = cells.size - cells.known
         if cells.size > wide and cells.ordered:
-            fine = _count(code, cells.size, budget.cut, rng.stage("cut"))
+            fine = _noisy(counts_of(cells, np.arange(cells.size), 1), budget.cut, rng.stage("cut"))[:, 0]
             bin_of = bins(fine[:, None], wide, ordered=True, apart=apart)
-            width = int(bin_of.max()) + 1
-            counts = _count(bin_of[code] * classes + y, width * classes, budget.bins, rng.stage("bins"))
-            variance = np.full((width, 1), budget.bins.spread**2)
-            return cls(cells, bin_of, fine, counts.reshape(width, classes), variance)
-        both = _count(code * classes + y, cells.size * classes, budget.single, rng.stage("single"))
-        both = both.reshape(cells.size, classes)
+            counts = _noisy(counts_of(cells, bin_of, classes), budget.bins, rng.stage("bins"))
+            return cls(cells, bin_of, fine, counts, np.full((len(counts), 1), budget.bins.spread**2))
+        both = _noisy(counts_of(cells, np.arange(cells.size), classes), budget.single, rng.stage("single"))
         bin_of = bins(both, wide, ordered=cells.ordered, apart=apart)
         variance = np.bincount(bin_of).astype(np.float64)[:, None] * budget.single.spread**2
         return cls(cells, bin_of, both.sum(axis=1), gather(both, bin_of), variance)
@@ -96,8 +94,44 @@ class Feature:
         return self.cells.draw(draw(weights, binned, numbers), numbers)
 
 
-def _count(places: Codes, size: int, noise: Noise, rng: Randomness) -> Counts:
-    return np.asarray(np.bincount(places, minlength=size) + noise.draw(size, rng), dtype=np.float64)
+def _noisy(counts: Codes, noise: Noise, rng: Randomness) -> Counts:
+    return np.asarray(counts + noise.draw(counts.size, rng).reshape(counts.shape), dtype=np.float64)
+
+
+class ColumnCounts(Protocol):
+    """Counts the records by one feature."""
+
+    def __call__(self, cells: Cells, bin_of: Codes, classes: int, /) -> Codes:
+        """Return the exact number of records in each bin of cells (rows) and class (columns; one for all together)."""
+
+
+def column_counts(column: Column, y: Codes, cells: Cells, bin_of: Codes, classes: int) -> Codes:
+    """Count the records of a table by the values of one column."""
+    width = int(bin_of.max()) + 1
+    place = bin_of[cells.code(column)] * classes + (y if classes > 1 else 0)
+    return np.bincount(place, minlength=width * classes).reshape(width, classes)
+
+
+class PairCounts(Protocol):
+    """Counts the records by two features; ``singles`` are the noisy counts of each feature, bins by classes."""
+
+    @property
+    def singles(self) -> list[Counts]:
+        """The counts of each feature."""
+
+    def counts(self, pair: Pair) -> Codes:
+        """Return the exact number of records in each class, bin of the first feature and bin of the second."""
+
+
+def pair_score(pairs: PairCounts, pair: Pair, noise: float) -> int:
+    """Return the L1 distance of a pair's counts from those expected of its noisy single features.
+
+    One more record changes one count by one and no expected count, so it moves the score by at most one. The score is
+    reduced by the noise that measuring the pair would add: a larger table must be worth it.
+    """
+    expected = independent(*(pairs.singles[i].T for i in pair))
+    counts = pairs.counts(pair)
+    return int(np.abs(counts - np.rint(expected).astype(np.int64)).sum()) - round(noise * counts.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,21 +152,11 @@ class Binned:
         place = (self.y * shape[1] + self.codes[i]) * shape[2] + self.codes[j]
         return np.bincount(place, minlength=int(np.prod(shape))).reshape(shape)
 
-    def score(self, pair: Pair, noise: float) -> int:
-        """Return the L1 distance of a pair's counts from those expected of its noisy single features.
 
-        One more record changes one count by one and no expected count, so it moves the score by at most one. The score
-        is reduced by the noise that measuring the pair would add: a larger table must be worth it.
-        """
-        expected = independent(*(self.singles[i].T for i in pair))
-        counts = self.counts(pair)
-        return int(np.abs(counts - np.rint(expected).astype(np.int64)).sum()) - round(noise * counts.size)
-
-
-def choose_tree(binned: Binned, budget: Budget, rng: Randomness) -> list[Pair]:
+def choose_tree(binned: PairCounts, budget: Budget, rng: Randomness) -> list[Pair]:
     """Choose pairs one by one, by the exponential mechanism, until they connect all features."""
-    features = len(binned.codes)
-    scores = {pair: binned.score(pair, budget.pair.size) for pair in combinations(range(features), 2)}
+    features = len(binned.singles)
+    scores = {pair: pair_score(binned, pair, budget.pair.size) for pair in combinations(range(features), 2)}
     part, chosen = np.arange(features), []
     for step in range(features - 1):
         candidates = [pair for pair in scores if part[pair[0]] != part[pair[1]]]
@@ -143,7 +167,6 @@ def choose_tree(binned: Binned, budget: Budget, rng: Randomness) -> list[Pair]:
     return chosen
 
 
-def measure(binned: Binned, pair: Pair, budget: Budget, rng: Randomness) -> Counts:
+def measure(binned: PairCounts, pair: Pair, budget: Budget, rng: Randomness) -> Counts:
     """Return the noisy counts of a chosen pair: class, first feature, second feature."""
-    counts = binned.counts(pair)
-    return np.asarray(counts + budget.pair.draw(counts.size, rng).reshape(counts.shape), dtype=np.float64)
+    return _noisy(binned.counts(pair), budget.pair, rng)
