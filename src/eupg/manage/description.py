@@ -35,6 +35,8 @@ _CLASSES = {
     "PixelPermutation": "eupg.protect.pictures.pixel_permutation",
     "PixelDP": "eupg.protect.pictures.pixel_dp",
     "EfficientNetLite0": "eupg.protect.pictures.public_features",
+    "EfficientNetLite1": "eupg.protect.pictures.public_features",
+    "EfficientNetLite2": "eupg.protect.pictures.public_features",
     "TorchvisionResNet18": "eupg.protect.pictures.public_features",
     "PixelFeatures": "eupg.protect.pictures.public_features",
     "Unprotected": "eupg.protect.mechanism",
