@@ -54,6 +54,7 @@ _CLASSES = {
     "BestOf": "eupg.learn.best_of",
     "MLP": "eupg.learn.torch.networks",
     "ResNet18": "eupg.learn.torch.networks",
+    "FastResNet": "eupg.learn.torch.networks",
     "Augment": "eupg.learn.torch.augment",
     "SGDClassifier": "sklearn.linear_model",
     "LogisticRegression": "sklearn.linear_model",
