@@ -1,11 +1,12 @@
-"""Public features of CIFAR-10 by EfficientNet-Lite0, computed on a CPU in shards that a later run continues.
+"""Public features of CIFAR-10 by EfficientNet-Lite, computed on a CPU in shards that a later run continues.
 
 The network is the library's, exported to ONNX and computed by ONNX Runtime, which takes about a third of the time of
 PyTorch on one core and differs by rounding alone (at most 1e-5 of values up to 6).
 
-    python -m benchmarks.picture_features FOLDER [--size 224] [--mirrored]
+    python -m benchmarks.picture_features FOLDER [--network lite0] [--size 224] [--mirrored]
 
-A shard of 2,000 pictures takes about 17 s of one core at 224 pixels.
+A shard of 2,000 pictures takes about 17 s of one core with Lite0 at 224 pixels. A folder holds the features of one
+network.
 """
 
 from __future__ import annotations
@@ -24,15 +25,17 @@ from torch.nn import functional
 
 from eupg.data.sources import cifar10
 from eupg.protect.pictures.efficientnet_lite import load_lite_network
+from eupg.protect.pictures.lite_variants import LITE0, LITE1, LITE2, LiteVariant
 
 _SHARD, _BATCH = 2_000, 4
+_NETWORKS = {"lite0": LITE0, "lite1": LITE1, "lite2": LITE2}
 
 
-def session(size: int) -> Any:
+def session(size: int, variant: LiteVariant = LITE0) -> Any:
     """Return the network as a session of ONNX Runtime on one core."""
     import onnxruntime
 
-    network = load_lite_network().to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
+    network = load_lite_network(variant).to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
@@ -71,6 +74,7 @@ def main() -> None:
     """Compute the shards that are missing; with a lock file, one heavy process at a time."""
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--network", choices=_NETWORKS, default="lite0")
     parser.add_argument("--size", type=int, default=224)
     parser.add_argument("--mirrored", action="store_true")
     parser.add_argument("--lock", type=Path)
@@ -86,7 +90,7 @@ def main() -> None:
             path = shard_path(options.folder, part, options.size, number, mirrored=options.mirrored)
             if path.is_file():
                 continue
-            network = network or session(options.size)
+            network = network or session(options.size, _NETWORKS[options.network])
             with open(options.lock or path.with_suffix(".lock"), "w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 start = time.process_time()

@@ -27,7 +27,7 @@ INSTEAD_OF_PIXELS = (
     "about a few pixels or a group, the private head protects the whole picture and its label with the ε of its row. "
     "Use these mechanisms only where you need protected pictures."
 )
-# Height and width to which pictures of a folder are brought; the encoder enlarges them.
+# Height and width to which pictures of a folder are brought; an encoder scales them to its own size.
 _SIDE = 224
 
 
@@ -82,8 +82,10 @@ def check_encoder(method: Durable, name: EncoderName | None, text: str | None) -
             f"--encoder {name} makes records of public features: pass --method exact-head or --guarantee private-head "
             "with it, or leave it out"
         )
-    if text is not None and name is not EncoderName.WORDLLAMA:
-        raise ParameterError("--text names a column of texts: pass --encoder wordllama with it, or leave it out")
+    if text is not None and (name is None or not name.for_texts):
+        raise ParameterError(
+            "--text names a column of texts: pass --encoder wordllama or --encoder minilm with it, or leave it out"
+        )
 
 
 def read_encoded(source: str, columns: Columns, name: EncoderName, text: str | None, terminal: Terminal) -> Dataset:
@@ -101,7 +103,7 @@ def read_encoded(source: str, columns: Columns, name: EncoderName, text: str | N
             f"{source} is a folder, in which the class is a folder and the record a file: leave "
             f"{', '.join([*columns.passed, *(['--text'] if text else [])])} out"
         )
-    if name is EncoderName.EFFICIENTNET_LITE0:
+    if not name.for_texts:
         if not folder:
             raise DataError(f"--encoder {name} reads a folder of pictures with one folder per class, got {source}")
         return encode_records(read_images(source, size=(_SIDE, _SIDE)), encoder(name))

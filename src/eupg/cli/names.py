@@ -60,7 +60,15 @@ class EncoderName(StrEnum):
     """The public encoders of ``--encoder``."""
 
     WORDLLAMA = "wordllama"
+    MINILM = "minilm"
     EFFICIENTNET_LITE0 = "efficientnet-lite0"
+    EFFICIENTNET_LITE1 = "efficientnet-lite1"
+    EFFICIENTNET_LITE2 = "efficientnet-lite2"
+
+    @property
+    def for_texts(self) -> bool:
+        """Whether it describes texts, not pictures."""
+        return self in (EncoderName.WORDLLAMA, EncoderName.MINILM)
 
 
 # The options of each guarantee. Those of the others are refused with it.
@@ -139,4 +147,14 @@ def encoder(name: EncoderName) -> PublicEncoder:
     """Return the public encoder of that name, with the settings of the command line."""
     from eupg import protect
 
-    return protect.WordLlama() if name is EncoderName.WORDLLAMA else protect.EfficientNetLite0(size=224)
+    match name:
+        case EncoderName.WORDLLAMA:
+            return protect.WordLlama()
+        case EncoderName.MINILM:
+            return protect.MiniLM()
+        case EncoderName.EFFICIENTNET_LITE0:
+            return protect.EfficientNetLite0(size=224)
+        case EncoderName.EFFICIENTNET_LITE1:
+            return protect.EfficientNetLite1()
+        case EncoderName.EFFICIENTNET_LITE2:
+            return protect.EfficientNetLite2()

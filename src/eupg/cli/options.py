@@ -84,7 +84,7 @@ Encoder = Annotated[
         "or a folder with one folder per class.",
     ),
 ]
-TextColumn = Annotated[str | None, option("--text COL", "The column of the texts (--encoder wordllama).")]
+TextColumn = Annotated[str | None, option("--text COL", "The column of the texts (--encoder wordllama or minilm).")]
 IdColumn = Annotated[str | None, option("--id COL", "The column of record ids.")]
 Drop = Annotated[list[str] | None, option("--drop COL", "Leave this column out. May be repeated.")]
 DropUnlabelled = Annotated[bool, option("--drop-unlabelled", "Leave out rows whose label is missing.")]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from eupg.cli.command import command
 from eupg.cli.encoded import INSTEAD_OF_PIXELS, check_for_features, encoded_source
-from eupg.cli.names import EncoderName, GuaranteeName, LearnerName, check_parameters
+from eupg.cli.names import GuaranteeName, LearnerName, check_parameters
 from eupg.cli.options import (
     Columns,
     DataInstead,
@@ -168,7 +168,7 @@ def plan(
             encoded += [] if text is None else ["--text", text]
             again = shlex.join(["--data", data, *columns.arguments, *encoded, "--plan", str(out), "--workspace", "ws"])
             words += f"\nNext: eupg train {again}"
-    instead = f"\n{INSTEAD_OF_PIXELS}" if encoder is EncoderName.EFFICIENTNET_LITE0 else ""
+    instead = f"\n{INSTEAD_OF_PIXELS}" if encoder is not None and not encoder.for_texts else ""
     terminal.show(f"{advice.words}{instead}\n{LOOKED}\n{words}", values)
     if frontier.interrupted:
         return 130

