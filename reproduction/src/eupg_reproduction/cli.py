@@ -88,7 +88,7 @@ def _run_rivals(options: argparse.Namespace, console: Console) -> int:
     from eupg_reproduction.rivals.suite import run
     from eupg_reproduction.run import check_counts
 
-    check_counts(runs=options.runs)
+    check_counts(repeats=options.runs)
     tables, methods = options.table or list(TITLES), options.method or list(RIVALS)
     for name, known in [*((name, TITLES) for name in tables), *((name, RIVALS) for name in methods)]:
         if name not in known:

