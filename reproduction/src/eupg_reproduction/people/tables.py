@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.resources import files
 
 import numpy as np
@@ -74,6 +75,7 @@ class PeopleTable:
         return Source(self.name, data.select(~test), data.select(test), auc)
 
 
+@lru_cache(maxsize=1)
 def load(name: str) -> Source:
     """Return a table of people by name: one of this module's, or one of the library's."""
     if name in TABLES:

@@ -30,7 +30,7 @@ from eupg_reproduction.people.tables import load
 from eupg_reproduction.rivals.methods import Settings, rival
 from eupg_reproduction.version import code_version, peak_memory_mb
 
-ONE_BY_ONE, SHARE, REFERENCES = 10, 0.05, 8
+ONE_BY_ONE, SHARE, REFERENCES = 10, 0.05, 4
 # Enough people for the attacks; the first of the test people in a random order.
 MOST_ATTACKED = 20_000
 _WARM_UP = 2_000

@@ -131,7 +131,7 @@ def _certified_sp(rate: Setting, effort: Setting) -> Unlearner:
 def _dare(depth: Setting, random_layers: Setting) -> Unlearner:
     from eupg_reproduction.rivals.dare import DaRE
 
-    return DaRE(depth=int(depth), random_layers=int(random_layers))
+    return DaRE(depth=int(depth), random_layers=int(random_layers), in_place=True)
 
 
 def _rewind(penalty: Setting, rewound: Setting) -> Unlearner:

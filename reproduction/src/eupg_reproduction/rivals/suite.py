@@ -10,13 +10,14 @@ import json
 import os
 import resource
 import signal
-import subprocess
-import sys
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from eupg.errors import DataError
+from eupg_reproduction.people.tables import load
+from eupg_reproduction.rivals.measure import choose, measure
 from eupg_reproduction.rivals.methods import RIVALS
 
 RIVALS_FILE = "rivals.jsonl"
@@ -53,8 +54,8 @@ def run(
         place = "/".join(arguments[:2])
         if kind == "cell" and place not in chosen:
             continue
-        extra = [json.dumps(chosen[place])] if kind == "cell" else []
-        result = _measured([*arguments, *extra])
+        load(arguments[0])
+        result = _measured(arguments, chosen[place] if kind == "cell" else None)
         if "chosen" in result:
             chosen[name] = result["chosen"]
         done.add(name)
@@ -77,30 +78,37 @@ def _tasks(
                 yield f"{table}/{method}/{number}", (table, method, str(number))
 
 
-def _measured(arguments: Sequence[str]) -> dict[str, Any]:
-    one_core = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "eupg_reproduction.rivals.suite", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, env=os.environ | one_core, check=False)
-    if ended.returncode == -signal.SIGXCPU:
+def _measured(arguments: Sequence[str], settings: dict[str, Any] | None) -> dict[str, Any]:
+    """Measure in a child process, which has imported everything and read the table already."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if not child:
+        _child(writing, arguments, settings)
+    os.close(writing)
+    with os.fdopen(reading, encoding="utf-8") as answer:
+        text = answer.read()
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status == -signal.SIGXCPU:
         return {"failed": f"cut off after {LIMIT_S} s of processor time"}
-    if ended.returncode:
-        return {"failed": (ended.stderr.strip().splitlines() or [f"ended with status {ended.returncode}"])[-1]}
-    result: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    if not text:
+        return {"failed": f"the process ended with status {status}"}
+    result: dict[str, Any] = json.loads(text)
     return result
 
 
-def main(arguments: Sequence[str]) -> None:
-    """Measure one cell, or choose settings, and print the figures."""
-    from eupg_reproduction.rivals.measure import choose, measure
-
+def _child(writing: int, arguments: Sequence[str], settings: dict[str, Any] | None) -> NoReturn:
+    """Measure, write the figures or the reason for none, and end."""
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 60))
-    if len(arguments) == 2:
-        figures = choose(*arguments)
-    else:
-        table, method, number, settings = arguments
-        figures = measure(table, method, int(number), json.loads(settings))
-    sys.stdout.write(json.dumps(figures) + "\n")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+    try:
+        if settings is None:
+            figures = choose(*arguments)
+        else:
+            table, method, number = arguments
+            figures = measure(table, method, int(number), settings)
+    # Whatever went wrong becomes a line of the file.
+    except Exception as error:
+        traceback.print_exc()
+        figures = {"failed": f"{type(error).__name__}: {error}"}
+    with os.fdopen(writing, "w", encoding="utf-8") as answer:
+        answer.write(json.dumps(figures))
+    os._exit(0)
