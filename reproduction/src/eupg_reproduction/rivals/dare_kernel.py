@@ -28,7 +28,8 @@ class Tree(NamedTuple):
     """The nodes of a tree, the candidate splits of each, and its records by leaf.
 
     ``order`` holds record numbers. A leaf holds ``count`` of them from ``start``; an inner node holds those of its
-    leaves, which lie from ``start`` onwards, perhaps with gaps where records left. ``used`` counts nodes and candidates.
+    leaves, which lie from ``start`` onwards, perhaps with gaps where records left. ``used`` counts nodes and
+    candidates.
     """
 
     feature: Ints
@@ -120,7 +121,7 @@ def _lowest_values(X: Any, rows: Any, column: Any, key: Any, most: Any, values: 
     last = low - 1
     for row in rows:
         value = X[row, column]
-        if value == high or value == last:
+        if value in (high, last):
             continue
         last = value
         hashed = _hash_value(key, value)

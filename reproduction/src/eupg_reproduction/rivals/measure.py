@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -66,7 +67,7 @@ def measure(table: str, method: str, number: int, settings: Settings) -> dict[st
     figures: dict[str, Any] = {"train_s": train_s, "storage": _storage(before)}
     after, one_s, singles = _one_by_one(unlearner, before, source.train, asked[:ONE_BY_ONE].tolist(), rng)
     rest, kept = _parted(source.train, asked[ONE_BY_ONE:].tolist(), gone=asked[:ONE_BY_ONE].tolist())
-    many_s, last = _spent(lambda: forget_rows(unlearner, after, rest, kept, rng))
+    many_s, last = _spent(lambda: forget_rows(unlearner, after, rest, kept, rng.stage("last erasure")))
     figures |= {"one_s": one_s, "many_s": many_s, "many_people": len(asked) - ONE_BY_ONE, "peak_mb": peak_memory_mb()}
     both = compare_versions(before.model, last.model, leaving, kept)
     figures |= {
@@ -96,14 +97,12 @@ def _one_by_one(
     unlearner: Unlearner, trained: Trained, data: Dataset, people: list[str], rng: Randomness
 ) -> tuple[Trained, list[float], list[VersionsReport]]:
     seconds, reports, gone = [], [], []
-    for person in people:
+    for number, person in enumerate(people):
         rows, kept = _parted(data, [person], gone=gone)
         earlier = trained
-
-        def erase(now: Trained = earlier, rows: Dataset = rows, kept: Dataset = kept) -> Trained:
-            return forget_rows(unlearner, now, rows, kept, rng)
-
-        spent, trained = _spent(erase)
+        # Each erasure has randomness of its own, as in a workspace: two versions with the same noise would tell more.
+        work = partial(forget_rows, unlearner, earlier, rows, kept, rng.stage(f"erasure {number}"))
+        spent, trained = _spent(work)
         reports.append(compare_versions(earlier.model, trained.model, rows, kept))
         seconds.append(spent)
         gone.append(person)

@@ -151,7 +151,7 @@ RIVALS = {
     "short-retrain": Rival("Short retrain, 20 trees", False, _short, _grid(depth=(4, 6), rate=(0.2, 0.3, 0.5))),
     "sisa": Rival("SISA, XGBoost", False, _sisa, _grid(depth=(4, 6), trees=(50, 100, 200))),
     "dare": Rival("DaRE forest", False, _dare, _grid(depth=(8, 12, 16), random_layers=(0, 3))),
-    "rewind": Rival("Rewind-to-Delete", False, _rewind, _grid(penalty=(1e-4, 1e-3, 1e-2), rewound=(20, 100))),
+    "rewind": Rival("Rewind-to-Delete", False, _rewind, _grid(penalty=(3e-4, 1e-3, 3e-3), rewound=(100, 200))),
     "certified-sp": Rival("Certified-SP, MLP", False, _certified_sp, _grid(rate=(1e-3, 3e-3, 1e-2), effort=(8, 16))),
     "dp-ebm": Rival("DP-EBM, ε=1", False, _dp_ebm, package="interpret"),
     "exact-trees": Rival("Exact trees", True, _exact, _grid(penalty=(5.0, 20.0, 80.0), most_cells=(900, 1800))),
