@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from eupg_reproduction.run import Plan
 
 RESULTS, DOCS = Path("reproduction/results/bench.jsonl"), Path("docs")
+RIVALS_RESULTS = Path("reproduction/results/rivals.jsonl")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -81,6 +82,17 @@ def _add_rivals(parts: Any) -> None:
     ran.add_argument("--table", nargs="+", default=[], metavar="NAME", help="only these tables")
     ran.add_argument("--method", nargs="+", default=[], metavar="NAME", help="only these methods")
     ran.add_argument("--runs", type=int, default=3, metavar="N", help="repetitions (default 3)")
+    told = _add_command(commands, "report", "write the page of the comparison, its table and figure", _report_rivals)
+    told.add_argument("results", type=Path, nargs="?", default=RIVALS_RESULTS, metavar="RESULTS")
+    told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
+
+
+def _report_rivals(options: argparse.Namespace, _: Console) -> int:
+    from eupg_reproduction.rivals.page import write
+
+    written = [str(path) for path in write(options.results, options.out)]
+    Terminal(as_json=options.json).show(f"Wrote {', '.join(written)}.", {"written": written}, wrap=False)
+    return 0
 
 
 def _run_rivals(options: argparse.Namespace, console: Console) -> int:

@@ -121,7 +121,8 @@ def _lowest_values(X: Any, rows: Any, column: Any, key: Any, most: Any, values: 
     last = low - 1
     for row in rows:
         value = X[row, column]
-        if value in (high, last):
+        # Numba does not know `in` for these.
+        if value == high or value == last:  # noqa: SIM109
             continue
         last = value
         hashed = _hash_value(key, value)

@@ -36,6 +36,12 @@ class Rival:
         The settings it may choose from.
     package
         What must be installed beyond the library's own packages.
+    unit
+        Whom its claim is about.
+    adds_up
+        Whether the claim weakens as people leave.
+    unchanged
+        Whether the served model stays as it is.
     """
 
     label: str
@@ -43,6 +49,9 @@ class Rival:
     make: Callable[..., Unlearner]
     choices: tuple[Settings, ...] = ({},)
     package: str | None = None
+    unit: str = "everything erased"
+    adds_up: bool = False
+    unchanged: bool = False
 
     @property
     def available(self) -> bool:
@@ -151,13 +160,21 @@ RIVALS = {
     "short-retrain": Rival("Short retrain, 20 trees", False, _short, _grid(depth=(4, 6), rate=(0.2, 0.3, 0.5))),
     "sisa": Rival("SISA, XGBoost", False, _sisa, _grid(depth=(4, 6), trees=(50, 100, 200))),
     "dare": Rival("DaRE forest", False, _dare, _grid(depth=(8, 12, 16), random_layers=(0, 3))),
-    "rewind": Rival("Rewind-to-Delete", False, _rewind, _grid(penalty=(3e-4, 1e-3, 3e-3), rewound=(100, 200))),
+    "rewind": Rival(
+        "Rewind-to-Delete", False, _rewind, _grid(penalty=(3e-4, 1e-3, 3e-3), rewound=(100, 200)), adds_up=True
+    ),
     "certified-sp": Rival("Certified-SP, MLP", False, _certified_sp, _grid(rate=(1e-3, 3e-3, 1e-2), effort=(8, 16))),
-    "dp-ebm": Rival("DP-EBM, ε=1", False, _dp_ebm, package="interpret"),
+    "dp-ebm": Rival("DP-EBM, ε=1", False, _dp_ebm, package="interpret", unit="record", unchanged=True),
     "exact-trees": Rival("Exact trees", True, _exact, _grid(penalty=(5.0, 20.0, 80.0), most_cells=(900, 1800))),
     "eupg-subtracts": Rival(
-        "EUPG k=30, by subtraction", True, _eupg_subtracts, _grid(pretrain=(25, 50, 100), penalty=(20.0, 80.0))
+        "EUPG k=30, by subtraction",
+        True,
+        _eupg_subtracts,
+        _grid(pretrain=(25, 50, 100), penalty=(20.0, 80.0)),
+        unit="record",
     ),
-    "eupg-k30": Rival("EUPG k=30, XGBoost", True, _eupg_k, _grid(pretrain=(50, 100, 200), finetune=(5, 20))),
-    "private-trees": Rival("Private trees, ε=1", True, _private_trees),
+    "eupg-k30": Rival(
+        "EUPG k=30, XGBoost", True, _eupg_k, _grid(pretrain=(50, 100, 200), finetune=(5, 20)), unit="record"
+    ),
+    "private-trees": Rival("Private trees, ε=1", True, _private_trees, unit="person", unchanged=True),
 }
