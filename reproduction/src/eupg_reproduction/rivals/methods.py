@@ -137,6 +137,13 @@ def _certified_sp(rate: Setting, effort: Setting) -> Unlearner:
     return CertifiedSP(TorchLearner(learning_rate=float(rate)), int(effort), 5, epsilon=EPSILON, delta=DELTA)
 
 
+def _retrain_mlp(rate: Setting, effort: Setting) -> Unlearner:
+    from eupg.forget.retrain import Retrain
+    from eupg.learn.torch.learner import TorchLearner
+
+    return Retrain(TorchLearner(learning_rate=float(rate)), int(effort))
+
+
 def _dare(depth: Setting, random_layers: Setting) -> Unlearner:
     from eupg_reproduction.rivals.dare import DaRE
 
@@ -158,6 +165,7 @@ def _dp_ebm() -> Unlearner:
 RIVALS = {
     "retrain": Rival("Retrain, XGBoost", False, _retrain, _grid(depth=(4, 6), trees=(50, 100, 200))),
     "short-retrain": Rival("Short retrain, 20 trees", False, _short, _grid(depth=(4, 6), rate=(0.2, 0.3, 0.5))),
+    "retrain-mlp": Rival("Retrain, MLP", False, _retrain_mlp, _grid(rate=(1e-3, 3e-3, 1e-2), effort=(8, 16))),
     "sisa": Rival("SISA, XGBoost", False, _sisa, _grid(depth=(4, 6), trees=(50, 100, 200))),
     "dare": Rival("DaRE forest", False, _dare, _grid(depth=(8, 12, 16), random_layers=(0, 3))),
     "rewind": Rival(

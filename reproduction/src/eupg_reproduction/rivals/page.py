@@ -53,7 +53,8 @@ class Page:
 
     def utility(self) -> str:
         """Return utility after erasing 5 % by method and table, the best of a table in bold, and the runs."""
-        best = {t: max(self._shown(t, m, "utility", 1) for m in self.methods) for t in self.found.tables}
+        known = {t: [v for m in self.methods if (v := self.found.figure(t, m, "utility"))] for t in self.found.tables}
+        best = {t: f"{max(values):.1f}" for t, values in known.items()}
         table = []
         for method in self.methods:
             row = {"": RIVALS[method].label}
@@ -149,7 +150,8 @@ class Page:
     def _here(self, method: str) -> str:
         speed = [a / max(b, 1e-9) for a, b in _both(self.found, "train, s", method)]
         gap = fmean(a - b for a, b in self.found.pairs(method, "retrain").values())
-        times = f"{median(speed):.2g} times as fast as its own training (median; {min(speed):.2g}–{max(speed):.2g})"
+        ends = f"{_short(min(speed))}–{_short(max(speed))}"
+        times = f"{_short(median(speed))} times as fast as its own training (median; {ends})"
         if RIVALS[method].unchanged:
             times = "the model stays"
         return f"one erasure: {times}; utility {words.signed(gap, 1)} points from Retrain (mean)"
@@ -176,7 +178,7 @@ def page(path: Path) -> str:
 def write(path: Path, folder: Path) -> list[Path]:
     """Write the page, its table and its figure into a folder; return the paths."""
     made = Page(path)
-    texts = {folder / "rivals.md": page(path), folder / "results" / "rivals.csv": csv(made.rows)}
+    texts = {folder / "rivals.md": page(path), folder / "rivals.csv": csv(made.rows)}
     figure = folder / "figures" / "rivals.svg"
     try:
         for place, text in texts.items():
