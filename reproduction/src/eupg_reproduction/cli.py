@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import sys
@@ -16,12 +17,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from eupg.cli.terminal import Terminal
-from eupg.errors import EupgError
+from eupg.errors import EupgError, ParameterError
 
 if TYPE_CHECKING:
     from eupg_reproduction.run import Plan
 
 RESULTS, DOCS = Path("reproduction/results/bench.jsonl"), Path("docs")
+RIVALS_RESULTS = Path("reproduction/results/rivals.jsonl")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -67,7 +69,56 @@ def _parser() -> argparse.ArgumentParser:
     told = _add_command(parts, "report", "write the page of results, its tables and figures", _report)
     told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
     _add_results(told)
+    _add_rivals(parts)
     return parser
+
+
+def _add_rivals(parts: Any) -> None:
+    text = "compare every method on tables of people: run what is missing, or report"
+    rivals = parts.add_parser("rivals", help=text, description=text[0].upper() + text[1:] + ".")
+    commands = rivals.add_subparsers(required=True, metavar="COMMAND")
+    ran = _add_command(commands, "run", "compute the cells that are missing from a file, one process each", _run_rivals)
+    ran.add_argument("results", type=Path, metavar="RESULTS", help="a file with one line of JSON per cell")
+    ran.add_argument("--table", nargs="+", default=[], metavar="NAME", help="only these tables")
+    ran.add_argument("--method", nargs="+", default=[], metavar="NAME", help="only these methods")
+    ran.add_argument("--runs", type=int, default=3, metavar="N", help="repetitions (default 3)")
+    told = _add_command(commands, "report", "write the page of the comparison, its table and figure", _report_rivals)
+    told.add_argument("results", type=Path, nargs="?", default=RIVALS_RESULTS, metavar="RESULTS")
+    told.add_argument("--out", type=Path, default=DOCS, metavar="DIR", help=f"where to write (default {DOCS})")
+
+
+def _report_rivals(options: argparse.Namespace, _: Console) -> int:
+    from eupg_reproduction.rivals.page import write
+
+    written = [str(path) for path in write(options.results, options.out)]
+    Terminal(as_json=options.json).show(f"Wrote {', '.join(written)}.", {"written": written}, wrap=False)
+    return 0
+
+
+def _run_rivals(options: argparse.Namespace, console: Console) -> int:
+    from eupg_reproduction.people.tables import TITLES
+    from eupg_reproduction.rivals.methods import RIVALS
+    from eupg_reproduction.rivals.suite import run
+    from eupg_reproduction.run import check_counts
+
+    check_counts(repeats=options.runs)
+    tables, methods = options.table or list(TITLES), options.method or list(RIVALS)
+    for name, known in [*((name, TITLES) for name in tables), *((name, RIVALS) for name in methods)]:
+        if name not in known:
+            raise ParameterError(f"no such name {name!r}: choose among {', '.join(known)}")
+    # Cells are children of this process: what it has imported, they need not.
+    for name in ("eupg.forget.eupg", "eupg.learn.xgboost", "eupg.learn.torch.learner", "eupg.forget.sisa.method"):
+        importlib.import_module(name)
+    written = run(
+        options.results,
+        tables,
+        methods,
+        range(options.runs),
+        lambda line: console.print(line, markup=False, soft_wrap=True),
+    )
+    if options.json:
+        sys.stdout.write(json.dumps({"written": written}) + "\n")
+    return 0
 
 
 def _add_command(commands: Any, name: str, text: str, run: Any) -> argparse.ArgumentParser:

@@ -1,0 +1,1 @@
+"""Further public tables of real people, most of whom have several records."""

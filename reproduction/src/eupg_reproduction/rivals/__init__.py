@@ -1,0 +1,1 @@
+"""Everyone the library can be compared with: methods × tables of people, measured alike."""
