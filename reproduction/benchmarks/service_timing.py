@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -29,12 +30,13 @@ from benchmarks.web_processes import WebProcesses, free_port
 from eupg import EUPG, Manager
 from eupg.audit.membership.roc import auc_interval, delong
 from eupg.data import Categorical, Dataset, Key, Numeric, Role, Schema
+from eupg.errors import RequestRefused
 from eupg.learn import SklearnLearner
 from eupg.protect import LocalDP
 from eupg.service.access import PERMISSIONS, Actor, ServiceRole
 from eupg.service.accounts import OPERATOR
 from eupg.service.app import create_app
-from eupg.service.requests import Created, NewRequest, RequestRefused, Requests
+from eupg.service.requests import Created, NewRequest, Requests
 from eupg.service.service import Service
 from eupg.service.settings import ServiceSettings
 
@@ -96,7 +98,7 @@ def prepared(folder: Path) -> str:
     label = Categorical(name="churned", role=Role.LABEL, categories=("no", "yes"))
     schema = Schema((Key(name="customer", role=Role.SUBJECT), Numeric(name="age", lower=0, upper=100), label))
     age = rng.integers(18, 90, len(held))
-    names = np.array([named(i) for i in held])
+    names = np.array([named(int(i)) for i in held])
     data = Dataset(schema, age[:, None].astype(float), (age > 50).astype(int), names, names)
     manager = Manager(folder / _MODEL, EUPG(LocalDP(epsilon=4.0), SklearnLearner(), pretrain=1, finetune=1))
     manager.train(data)
@@ -128,7 +130,7 @@ def serve(folder: Path, port: int, *, control: bool) -> None:
     uvicorn.run(app, host="127.0.0.1", port=port, log_level="error", access_log=False)
 
 
-def measured(address: str, key: str, order: np.ndarray, who: str) -> list[dict[str, object]]:
+def measured(address: str, key: str, order: np.ndarray, who: str) -> list[dict[str, Any]]:
     """File a request for each person, read it, and compare the latencies of people who are held with the others."""
     took: dict[str, list[float]] = {"create": [], "read": []}
     with httpx.Client(base_url=address, headers={"Authorization": f"Bearer {key}"}, trust_env=False) as client:
