@@ -28,7 +28,7 @@ from eupg.service.requests import NewRequest
 from eupg.service.service import Service
 from eupg.service.settings import ServiceSettings
 
-_LIMITS = '[limits]\ncalls = "100000000/minute"\ncreations = "100000000/minute"\n'
+LIMITS = '[limits]\ncalls = "100000000/minute"\ncreations = "100000000/minute"\n'
 _RESULTS = Path(__file__).parents[1] / "results" / "service_load.jsonl"
 _PER_TRANSACTION = 1000
 # A new person per call: the number of the thread, and a count. The answer must be the expected one.
@@ -109,7 +109,7 @@ def main() -> int:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "service.toml").write_text(_LIMITS)
+        (folder / "service.toml").write_text(LIMITS)
         (folder / "load.lua").write_text(_SCRIPT)
         key, request = prepared(folder, options.database, options.requests)
         port = free_port()

@@ -473,3 +473,37 @@ def test_every_state_has_words(table):
 def test_every_role_and_permission_has_words():
     assert set(words.ROLES) == set(ServiceRole)
     assert set(words.PERMISSIONS) == set(Permission)
+
+
+def test_a_mail_server_that_fails_costs_nobody_their_request(demo, monkeypatch):
+    from eupg.errors import MailFailed
+    from eupg.service.mail import FolderMailer
+
+    def fail(*_):
+        raise MailFailed("no mail server")
+
+    def stored():
+        with demo.service.database.reading() as snapshot:
+            return snapshot.connection.execute(select(TOKENS)).all()
+
+    anyone, fields = TestClient(demo.client.app, follow_redirects=False), {"identity-subject": person(2)}
+    fields["email"] = "someone@example.org"
+    with monkeypatch.context() as broken:
+        broken.setattr(FolderMailer, "send", fail)
+        assert post(anyone, "/erasure", "/erasure", **fields).status_code == 503
+        assert stored() == []
+    assert post(anyone, "/erasure", "/erasure", **fields).status_code == 303
+    link = re.search(r"http://testserver(/erasure/confirm/\S+)", messages(demo)[-1])
+    assert link is not None
+    monkeypatch.setattr(FolderMailer, "send", fail)
+    status = post(anyone, link[1], link[1])
+    assert status.status_code == 303
+    assert "We have received your request" in anyone.get(status.headers["location"]).text
+
+
+def test_a_person_is_found_by_every_kind_of_identifier_that_workspaces_use(folder):
+    for live in running(settings_for(folder, demo=True, identifiers={"half": "email"})):
+        new = NewRequest({"email": "looked.for@example.org"}, channel="letter")
+        name = live.service.requests.create(OFFICER, new).case.request.id
+        reviewer = sign_in(live, ServiceRole.REVIEW)
+        assert name in post(reviewer, "/requests", "/requests/search", text="looked.for@example.org").text

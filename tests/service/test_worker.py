@@ -251,3 +251,11 @@ def test_a_pass_that_fails_for_any_reason_is_followed_by_another(live, monkeypat
     assert len(passes) == 3
     assert [record.error for record in caplog.records if record.msg == "pass failed"] == ["ValueError"] * 3
     assert "about a person" not in caplog.text
+
+
+def test_a_workspace_that_is_missing_before_it_was_ever_asked_fails_too(live, folder):
+    assert live.work().taken_up == 0
+    (folder / "half").rename(folder.parent / "half")
+    live.act(request := live.file(person(8)), "accept")
+    assert live.work().completed == 0
+    assert {p["workspace"]: p["state"] for p in live.read(request)["workspaces"]} == {"all": "erased", "half": "failed"}

@@ -168,6 +168,10 @@ TOKENS = Table(
 )
 
 
+# Every workspace that a worker has ever found.
+WORKSPACES = Table("workspaces", _META, Column("name", Text, primary_key=True))
+
+
 def _first_tables(connection: Connection) -> None:
     _META.create_all(connection)
     # For pages of requests: by receipt, and by deadline.
@@ -175,8 +179,12 @@ def _first_tables(connection: Connection) -> None:
     connection.exec_driver_sql("CREATE INDEX requests_by_due ON requests (due, first)")
 
 
+def _known_workspaces(connection: Connection) -> None:
+    WORKSPACES.create(connection, checkfirst=True)
+
+
 # A step that was ever released is never edited; a change is a new step at the end.
-_STEPS: tuple[Callable[[Connection], None], ...] = (_first_tables,)
+_STEPS: tuple[Callable[[Connection], None], ...] = (_first_tables, _known_workspaces)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ import hashlib
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Connection, Row, delete, insert, select
 
-from eupg.errors import ParameterError, UnknownRequest, WrongState
+from eupg.errors import MailFailed, ParameterError, UnknownRequest, WrongState
 from eupg.service.access import Actor, Permission
 from eupg.service.database import CASES, TOKENS, Act, ServiceDatabase
 from eupg.service.mail import Mailer
@@ -76,13 +77,19 @@ class PublicForm:
             }
             transaction.connection.execute(insert(TOKENS), [row])
         link = f"{self.public_url}/erasure/confirm/{token}"
-        self.mailer.send(
-            email,
-            "Please confirm your request",
-            "Somebody, probably you, asked us to erase your data from our machine-learning models.\n\n"
-            f"To confirm, open this link within two days:\n{link}\n\n"
-            "If it was not you, do nothing: the request is then deleted.\n",
-        )
+        try:
+            self.mailer.send(
+                email,
+                "Please confirm your request",
+                "Somebody, probably you, asked us to erase your data from our machine-learning models.\n\n"
+                f"To confirm, open this link within two days:\n{link}\n\n"
+                "If it was not you, do nothing: the request is then deleted.\n",
+            )
+        except MailFailed:
+            # Nobody has the link, so nothing of the submission is kept; the person is told to send it again.
+            with self.database.writing() as transaction:
+                transaction.connection.execute(delete(TOKENS).where(TOKENS.c.hash == digest))
+            raise
 
     def confirm(self, token: str) -> Confirmed:
         """File the request of a submission; its link works once."""
@@ -99,13 +106,15 @@ class PublicForm:
             expires = transaction.now.timestamp() + _STATUS_S
             transaction.connection.execute(insert(TOKENS), [status | {"expires_at": expires}])
         if self.mailer is not None:
-            self.mailer.send(
-                email,
-                "Your request was received",
-                f"Your request {case.request.id} was received and is to be answered by {case.request.due}.\n\n"
-                f"See what became of it, or withdraw it:\n{self.public_url}/erasure/status/{status_token}\n\n"
-                "Keep this link to yourself: whoever has it can withdraw your request.\n",
-            )
+            # The request is filed, and the person is at the page with the link: without the e-mail they can keep that.
+            with suppress(MailFailed):
+                self.mailer.send(
+                    email,
+                    "Your request was received",
+                    f"Your request {case.request.id} was received and is to be answered by {case.request.due}.\n\n"
+                    f"See what became of it, or withdraw it:\n{self.public_url}/erasure/status/{status_token}\n\n"
+                    "Keep this link to yourself: whoever has it can withdraw your request.\n",
+                )
         return Confirmed(case, status_token)
 
     def check(self, token: str) -> None:

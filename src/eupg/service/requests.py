@@ -175,6 +175,7 @@ class Requests:
     seal: Seal
     outbox: Outbox
     second_person: bool = False
+    kinds: tuple[str, ...] = ("subject",)
 
     # Filing.
 
@@ -369,7 +370,8 @@ class Requests:
         if search.text:
             # The end of the range is the next text after all that begin so, in the order of code points.
             begins = REQUESTS.c.id.between(search.text, search.text + "g")
-            named = select(CASES.c.request).where(CASES.c.person == self._person({"subject": search.text}))
+            people = [self._person({kind: search.text}) for kind in self.kinds]
+            named = select(CASES.c.request).where(CASES.c.person.in_(people))
             ways = [begins] if _ID.match(search.text) else []
             ways += [REQUESTS.c.id.in_(named)] if by_name else []
             query = query.where(or_(*ways))

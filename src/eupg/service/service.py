@@ -64,7 +64,8 @@ class Service:
         seal = Seal.at(settings.own_folder / "keys" / "seal.key")
         issuer = None if settings.issuer is None else Issuer(**settings.issuer.model_dump())
         public_file = None if settings.signer is not None else settings.own_folder / "keys" / "signing.pub"
-        requests = Requests(database, seal, Outbox(seal), second_person=settings.second_person)
+        kinds = tuple(dict.fromkeys((settings.identifier, *settings.identifiers.values())))
+        requests = Requests(database, seal, Outbox(seal), settings.second_person, kinds)
         return cls(
             settings=settings,
             database=database,
@@ -82,7 +83,7 @@ class Service:
                 requests,
                 mailer_of(settings) if settings.public_form else None,
                 settings.public_url,
-                tuple(dict.fromkeys((settings.identifier, *settings.identifiers.values()))),
+                kinds,
             ),
         )
 

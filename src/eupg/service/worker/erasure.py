@@ -31,7 +31,7 @@ from eupg.manage.requests.states import UNDECIDED, Receipt, Request, State, Step
 from eupg.manage.storage.subjects import person_digest
 from eupg.service.access import Actor, Permission
 from eupg.service.certificates import BUNDLE, CREDENTIAL
-from eupg.service.database import CASES, DOCUMENTS, PARTS, Act
+from eupg.service.database import CASES, DOCUMENTS, PARTS, WORKSPACES, Act
 from eupg.service.service import Service
 from eupg.service.worker.lease import Lease
 
@@ -81,6 +81,7 @@ class ErasurePass:
     def _take_up(self) -> int:
         """Take up what was accepted, and what failed and may be tried again: one part per workspace."""
         database, found = self.service.database, self.service.models.names()
+        seen = self._note_workspaces(found)
         with self.lease.writing() as transaction:
             now = transaction.now.isoformat(timespec="seconds")
             ready = (REQUESTS.c.state == str(State.ACCEPTED)) | (
@@ -106,10 +107,10 @@ class ErasurePass:
                 (row.request, row.workspace)
                 for row in transaction.connection.execute(select(PARTS).where(PARTS.c.request.in_(names)))
             }
-            # A workspace that was ever asked and is not there now may hold the person still: its part fails, and is
+            # A workspace that was ever there and is not there now may hold the person still: its part fails, and is
             # tried again. One that was added since the last try may hold the person, too.
             asked = transaction.connection.execute(select(PARTS.c.workspace).distinct()).scalars()
-            models = sorted({*found, *asked} - removed)
+            models = sorted({*found, *seen, *asked} - removed)
             parts = [
                 {"request": name, "workspace": workspace, "state": WAITING}
                 for name in names
@@ -123,6 +124,16 @@ class ErasurePass:
             self.service.requests.outbox.tell(transaction, first)
         checkpoint("service: requests taken up")
         return len(names)
+
+    def _note_workspaces(self, found: Collection[str]) -> set[str]:
+        """Return every workspace that was ever found, and note new ones."""
+        with self.service.database.reading() as snapshot:
+            known = set(snapshot.connection.execute(select(WORKSPACES.c.name)).scalars())
+        new = sorted(set(found) - known)
+        if new:
+            with self.lease.writing() as transaction:
+                transaction.connection.execute(insert(WORKSPACES), [{"name": name} for name in new])
+        return known | set(new)
 
     def _waiting(self) -> dict[str, set[str]]:
         """Return the workspaces that each request in progress still waits for."""
