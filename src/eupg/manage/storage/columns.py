@@ -68,7 +68,7 @@ class ColumnSet:
             listed.append([name, array.dtype.str, len(array), offset])
             # The next array begins where any number may begin.
             padding = -array.nbytes % 16
-            parts += [memoryview(array.view(np.uint8)), bytes(padding)]
+            parts += [array.view(np.uint8).data, bytes(padding)]
             offset += array.nbytes + padding
         about = json.dumps({"columns": listed, "size": offset}).encode()
         head = b"".join([_MAGIC, len(about).to_bytes(8, "little"), about, *_piece_digests(parts)])
