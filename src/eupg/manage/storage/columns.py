@@ -95,7 +95,8 @@ class StoredColumns(ColumnSet):
                 values = json.loads(about)
                 self._size = int(values["size"])
                 columns = [(str(name), np.dtype(kind), int(n), int(at)) for name, kind, n, at in values["columns"]]
-            except (ValueError, KeyError, TypeError) as error:
+            # NumPy reads some names of types as Python code.
+            except (ValueError, KeyError, TypeError, SyntaxError) as error:
                 raise self._damaged(str(error)) from error
             count = -(-self._size // _PIECE)
             if count < 0 or count > 1 << 26:
