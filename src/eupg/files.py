@@ -33,7 +33,7 @@ _REASONS = {
 }
 
 
-def write_atomically(path: Path, content: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
+def write_atomically(path: Path, content: bytes | Iterable[bytes | memoryview], *, mode: int = 0o600) -> None:
     """Write a file completely or not at all, and return once it is on disk under its name.
 
     Parameters

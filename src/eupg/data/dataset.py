@@ -97,6 +97,9 @@ class Dataset:
             array = np.asarray(getattr(self, name), dtype=dtype)
             # Whatever others may still write to is copied: a writable array, or a read-only view of their memory.
             self._set(name, array.copy() if array.flags.writeable or not array.flags.owndata else array)
+        if np.array_equal(self.subjects, self.ids):
+            # Each record is a person: one array of names serves for both.
+            self._set("subjects", self.ids)
         if self.X.shape != (rows, self.schema.columns):
             unit, loader = ("features", "encode the table with Dataset.from_table")
             if picture is not None:
@@ -208,7 +211,8 @@ class Dataset:
         if mask.shape != (len(self),):
             raise DataError(f"expected a mask of {len(self)} rows, got one of {mask.shape}: pass one value per record")
         # Rows of a valid table are valid: they are not checked again.
-        return self.of_checked(self.schema, *(getattr(self, name)[mask] for name in _ARRAYS))
+        X, y, ids = self.X[mask], self.y[mask], self.ids[mask]
+        return self.of_checked(self.schema, X, y, ids, ids if self.subjects is self.ids else self.subjects[mask])
 
     def where(self, ids: Iterable[RecordId]) -> NDArray[np.bool_]:
         """Return a mask of the records with these ids; an id that is not here is an error."""
@@ -217,7 +221,8 @@ class Dataset:
     @cached_property
     def names_people(self) -> bool:
         """Whether the records say which person they belong to; otherwise each record counts as a person."""
-        return self.schema.subject is not None or not np.array_equal(self.subjects, self.ids)
+        same = self.subjects is self.ids or np.array_equal(self.subjects, self.ids)
+        return self.schema.subject is not None or not same
 
     def where_subjects(self, subjects: Iterable[str]) -> NDArray[np.bool_]:
         """Return a mask of all records of these people; a person who is not here is an error."""

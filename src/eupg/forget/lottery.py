@@ -19,6 +19,7 @@ from eupg.rng import Randomness
 
 Rows = NDArray[np.bool_]
 _BITS = 64
+_NAMES_AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +65,12 @@ class Lottery:
 
     def drawn(self, data: Dataset) -> Rows:
         """Tell for each record whether its person is drawn."""
-        names = data.subjects.tolist()
+        # A part at a time, so that not every name becomes a Python object at once.
+        parts = [self._drawn(data.subjects[i : i + _NAMES_AT_ONCE]) for i in range(0, len(data), _NAMES_AT_ONCE)]
+        return np.concatenate([np.empty(0, dtype=bool), *parts])
+
+    def _drawn(self, subjects: NDArray[np.str_]) -> Rows:
+        names = subjects.tolist()
         decisions = list(map(self.decided.get, names))
         unknown = {name for name, was in zip(names, decisions, strict=True) if was is None}
         if unknown:

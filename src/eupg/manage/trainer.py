@@ -505,7 +505,7 @@ class Trainer:
         """Store the index; return its files by the fields of a state. The columns are written if much has changed."""
         store, changes = self.space.store, dict[str, Any]()
         if index.has_many_changes():
-            changes["columns"] = store.put(index.to_bytes())
+            changes["columns"] = store.put(index.to_parts())
             index = index.stored_in(store.place(changes["columns"]))
         changes["index"] = store.put(index.changes_to_bytes())
         self.space.remember_index(changes["index"], index)

@@ -94,6 +94,12 @@ def test_changed_bytes_are_refused_or_give_an_index(index, place, change):
         assert len(SubjectIndex.from_bytes(bytes(content)).gone) == len(index.gone)
 
 
+def test_type_that_numpy_reads_as_code_is_refused(index):
+    content = index.to_bytes().replace(b'"|u1"', b'"04,"', 1)
+    with pytest.raises(StoreCorrupt, match="cannot be read"):
+        SubjectIndex.from_bytes(content)
+
+
 def test_pickles_are_refused():
     file = io.BytesIO()
     np.savez(file, records=np.array([{"a": 1}], dtype=object))

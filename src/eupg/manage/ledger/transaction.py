@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, cast
 
 from sqlalchemy import BigInteger, Column, Connection, MetaData, Row, Select, Table, Text, select, text
 
@@ -44,8 +44,7 @@ class Snapshot:
         return _not_before(self._newest(), moment)
 
     def _newest(self) -> Row[Any] | None:
-        row: Row[Any] | None = self.connection.execute(_NEWEST).first()
-        return row
+        return cast("Row[Any] | None", self.connection.execute(_NEWEST).first())
 
     def genesis(self) -> str:
         """Return what the first entry is tied to."""

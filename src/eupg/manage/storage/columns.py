@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from eupg.errors import StoreCorrupt
 from eupg.files import storage_error
 
 Array = NDArray[Any]
+Buffer = bytes | memoryview
 _MAGIC = b"eupg-columns-1\n\0"
 _PIECE = 1 << 16
 _SHA256 = 32
@@ -55,18 +56,23 @@ class ColumnSet:
 
     def to_bytes(self) -> bytes:
         """Return the content of a file that :class:`StoredColumns` reads."""
-        listed, parts, offset = [], [], 0
+        return b"".join(self.to_parts())
+
+    def to_parts(self) -> list[Buffer]:
+        """Return the same in parts, the arrays as they are in memory: no copy of them is made."""
+        listed: list[list[Any]] = []
+        parts: list[Buffer] = []
+        offset = 0
         for name in self.names:
             array = np.ascontiguousarray(self.all(name))
             listed.append([name, array.dtype.str, len(array), offset])
-            content = array.tobytes()
             # The next array begins where any number may begin.
-            parts.append(content + bytes(-len(content) % 16))
-            offset += len(parts[-1])
-        data = b"".join(parts)
-        about = json.dumps({"columns": listed, "size": len(data)}).encode()
-        pieces = b"".join(hashlib.sha256(data[i : i + _PIECE]).digest() for i in range(0, len(data), _PIECE))
-        return b"".join([_MAGIC, len(about).to_bytes(8, "little"), about, pieces, data])
+            padding = -array.nbytes % 16
+            parts += [array.view(np.uint8).data, bytes(padding)]
+            offset += array.nbytes + padding
+        about = json.dumps({"columns": listed, "size": offset}).encode()
+        head = b"".join([_MAGIC, len(about).to_bytes(8, "little"), about, *_piece_digests(parts)])
+        return [head, *parts]
 
 
 class StoredColumns(ColumnSet):
@@ -89,7 +95,8 @@ class StoredColumns(ColumnSet):
                 values = json.loads(about)
                 self._size = int(values["size"])
                 columns = [(str(name), np.dtype(kind), int(n), int(at)) for name, kind, n, at in values["columns"]]
-            except (ValueError, KeyError, TypeError) as error:
+            # NumPy reads some names of types as Python code.
+            except (ValueError, KeyError, TypeError, SyntaxError) as error:
                 raise self._damaged(str(error)) from error
             count = -(-self._size // _PIECE)
             if count < 0 or count > 1 << 26:
@@ -135,12 +142,6 @@ class StoredColumns(ColumnSet):
         self._load(np.unique(places // _PIECE))
         return array[rows]
 
-    def to_bytes(self) -> bytes:
-        """Return the content of the file."""
-        for name in self.names:
-            self.all(name)
-        return super().to_bytes()
-
     def _load_range(self, start: int, size: int) -> None:
         if size > 0:
             self._load(np.arange(start // _PIECE, -(-(start + size) // _PIECE)))
@@ -170,6 +171,22 @@ class StoredColumns(ColumnSet):
 
     def _damaged(self, why: str) -> StoreCorrupt:
         return StoreCorrupt(f"{self._path} is damaged ({why}): restore it from a backup")
+
+
+def _piece_digests(parts: Iterable[Buffer]) -> Iterator[bytes]:
+    """Yield the SHA-256 of every piece of these parts together."""
+    running, left = hashlib.sha256(), _PIECE
+    for part in parts:
+        view = memoryview(part)
+        while len(view):
+            running.update(view[:left])
+            taken, view = min(left, len(view)), view[left:]
+            left -= taken
+            if not left:
+                yield running.digest()
+                running, left = hashlib.sha256(), _PIECE
+    if left < _PIECE:
+        yield running.digest()
 
 
 class _Opened:

@@ -68,14 +68,14 @@ class Store:
         object.__setattr__(self, "folder", Path(self.folder))
         make_folder(self.folder)
 
-    def put(self, content: bytes | Path) -> Digest:
-        """Store these bytes, or a copy of this file, and return their digest once they are on disk.
+    def put(self, content: bytes | Path | list[bytes | memoryview]) -> Digest:
+        """Store these bytes, the parts of a list one after another, or a copy of this file; return their digest.
 
-        Equal contents are one file. A damaged file of that name is replaced by the good content.
+        They are on disk then. Equal contents are one file. A damaged file of that name is replaced by the good content.
         """
-        if not isinstance(content, (bytes, Path)):
+        if not isinstance(content, (bytes, Path, list)):
             raise ParameterError(f"expected bytes or a Path to copy, got {type(content).__name__}: pass one of the two")
-        digest = _digest_of(content) if isinstance(content, Path) else hashlib.sha256(content).hexdigest()
+        digest = _digest_of(content)
         if digest in self and self._content_digest(digest) == digest:
             # Its writer may have been killed before the name was forced to disk.
             sync_folder(self.folder, f"{digest} is stored, but may not survive a power failure")
@@ -240,9 +240,14 @@ def _damaged(path: Path, actual: Digest) -> StoreCorrupt:
     )
 
 
-def _digest_of(source: Path) -> Digest:
-    with _source(source) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _digest_of(content: bytes | Path | list[bytes | memoryview]) -> Digest:
+    if isinstance(content, Path):
+        with _source(content) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    running = hashlib.sha256()
+    for part in [content] if isinstance(content, bytes) else content:
+        running.update(part)
+    return running.hexdigest()
 
 
 def _copy(source: Path, expected: Digest) -> Iterator[bytes]:

@@ -13,7 +13,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from eupg.errors import StoreCorrupt
 from eupg.manage.requests.states import Request
-from eupg.manage.storage.columns import ColumnSet, StoredColumns, find
+from eupg.manage.storage.columns import Buffer, ColumnSet, StoredColumns, find
 from eupg.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
-    from eupg.data.dataset import Dataset
+    from eupg.data.dataset import Dataset, Names
 
 Rows = NDArray[np.bool_]
 Numbers = NDArray[np.intp]
@@ -47,6 +47,7 @@ _ONE_GROUP = 0
 _HELD_OUT, _GONE, _DRAWN, _EXPOSED, _SEEN = 1, 2, 4, 8, 16
 # More changes than this share of the rows, and the columns are written again.
 _MANY_CHANGES = 1 / 16
+_NAMES_AT_ONCE = 1 << 16
 
 
 def person_digest(key: bytes, name: str) -> str:
@@ -70,13 +71,24 @@ def record_digests(key: bytes, names: Iterable[str]) -> list[str]:
 
 
 def _digests(key: bytes, purpose: bytes, names: Iterable[str]) -> list[bytes]:
+    return list(_each_digest(key, purpose, names))
+
+
+def _each_digest(key: bytes, purpose: bytes, names: Iterable[str]) -> Iterator[bytes]:
     start = hashlib.blake2b(key=key, digest_size=_SIZE, person=purpose)
-    digests = []
     for name in names:
         digest = start.copy()
         digest.update(name.encode())
-        digests.append(digest.digest())
-    return digests
+        yield digest.digest()
+
+
+def _digests_of(key: bytes, purpose: bytes, names: Names) -> NDArray[np.void]:
+    """Return the digests of names that are given as an array, a part at a time: no Python object stays for each."""
+    parts = [np.empty(0, dtype=f"V{_SIZE}")]
+    for first in range(0, len(names), _NAMES_AT_ONCE):
+        part = b"".join(_each_digest(key, purpose, names[first : first + _NAMES_AT_ONCE].tolist()))
+        parts.append(np.frombuffer(part, dtype=f"V{_SIZE}"))
+    return np.concatenate(parts)
 
 
 @dataclass(frozen=True)
@@ -275,9 +287,9 @@ class SubjectIndex:
         """Return the index with further records at its end."""
         people, place = np.unique(data.subjects, return_inverse=True)
         rows = len(data)
-        new_people = _array(_digests(key, _PERSON, people.tolist()))[place]
+        new_people = _digests_of(key, _PERSON, people)[place]
         return SubjectIndex.of(
-            np.concatenate([self.records, _array(_digests(key, _RECORD, data.ids.tolist()))]),
+            np.concatenate([self.records, _digests_of(key, _RECORD, data.ids)]),
             np.concatenate([self.people, new_people]),
             np.concatenate([self.flags, np.full(rows, _HELD_OUT if held_out else 0, np.uint8)]),
             np.concatenate([self.groups, np.full((self.releases, rows), _NO_GROUP, np.int32)], axis=1),
@@ -560,9 +572,11 @@ class SubjectIndex:
 
     def to_bytes(self) -> bytes:
         """Return the index as one file, which contains nothing executable."""
-        if len(self._changed):
-            return self._with().to_bytes()
-        return self._columns.to_bytes()
+        return b"".join(self.to_parts())
+
+    def to_parts(self) -> list[Buffer]:
+        """Return the same in parts that are not copied."""
+        return (self._with() if len(self._changed) else self)._columns.to_parts()
 
     def has_many_changes(self) -> bool:
         """Return whether the columns are to be written again: they are in no file yet, or much has changed since."""
@@ -734,7 +748,3 @@ def _digest(text: str) -> bytes:
 def _maybe_seen(exposed: Rows, groups: NDArray[np.int32]) -> Rows:
     """Return whom a model may have seen, where only the newest sample was noted: each release had one of its own."""
     return np.asarray(exposed | (groups[:-1] != _NO_GROUP).any(axis=0))
-
-
-def _array(digests: Sequence[bytes]) -> NDArray[np.void]:
-    return np.frombuffer(b"".join(digests), dtype=f"V{_SIZE}")
