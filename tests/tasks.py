@@ -89,14 +89,3 @@ def sleeps(mark: str) -> None:
 
 def doubled(task: int) -> int:
     return 2 * task
-
-
-def entry(numbers: Any, task: int) -> int:
-    time.sleep(0.2)
-    return int(numbers[task])
-
-
-def fails_at(numbers: Any, task: int) -> int:
-    if task == 4:
-        raise KeyError(f"task {task} is wrong")
-    return entry(numbers, task)
