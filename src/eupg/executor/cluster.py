@@ -1,7 +1,7 @@
 """Tasks on a Ray cluster. Every machine has this package installed and sees the same files under the same paths.
 
 Only the core of Ray is used: one remote call per task. Tasks and results are small. The work is put into Ray's object
-store once per call of ``map``, and freed on every machine when the call ends, since it may hold records. Ray repeats a
+store once per call of ``map``, and may hold records, so no reference to it is kept when the call ends. Ray repeats a
 task whose process or machine is lost.
 """
 
@@ -52,7 +52,7 @@ class RayCluster:
         finally:
             for reference in waiting:
                 ray.cancel(reference, force=True)
-            # Ray frees an object on all machines with the last reference, which a traceback would keep.
+            # Ray frees an object with the last reference to it, which a traceback would keep.
             sent = None
             waiting.clear()
 

@@ -22,8 +22,8 @@ class Executor(Protocol):
     A task may run more than once, since its process or machine may die on the way, so ``work`` must leave nothing
     behind that its repetition does not replace. Tasks and results are small: what is large lies in files, which are
     named by the task. On several machines, these files lie on a file system that all of them share. ``work`` may be a
-    ``functools.partial`` that holds what all tasks need, records too: each process or machine receives it once, and it
-    is gone when the run ends.
+    ``functools.partial`` that holds what all tasks need, records too: each process or machine receives it once, and no
+    reference to it is kept when the run ends.
     """
 
     def map(self, work: Callable[[Task], Answer], tasks: Sequence[Task]) -> Iterator[tuple[int, Answer]]:
