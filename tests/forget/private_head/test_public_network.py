@@ -1,5 +1,7 @@
 """Fine-tuning beyond the head: a public network with a private head, on a CPU and small."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -67,7 +69,7 @@ def test_the_control_starts_from_the_public_weights(encoder, tmp_path):
     data = toy_pictures(200, 1)
     control = Retrain(learner, effort=4, exposure=0.5).train(data, Seeded(5))
     assert right(control.model, toy_pictures(200, 2)) > 0.8
-    built = PublicNetwork(encoder)(3, 4)
+    built: Any = PublicNetwork(encoder)(3, 4)
     assert torch.equal(built.body.network[0].weight, encoder.network[0].weight)
     assert not built.last.weight.any()
     assert all(p.requires_grad for p in built.parameters())
