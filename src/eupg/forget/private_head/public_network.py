@@ -68,6 +68,8 @@ class PublicNetwork:
 class _Headed(nn.Module):
     """Public features of length 1, around a centre, and one last layer: what a private head computes."""
 
+    centre: Tensor
+
     def __init__(self, body: nn.Module, inputs: int, classes: int) -> None:
         super().__init__()
         self.body = body

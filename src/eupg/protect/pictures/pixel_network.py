@@ -13,6 +13,9 @@ from eupg.protect.pictures.public_features import scaled
 class PixelNetwork(nn.Module):
     """A network with the scaling that belongs to it, from pixels of 0 to 255 to one row of features per picture."""
 
+    mean: Tensor
+    spread: Tensor
+
     def __init__(self, network: nn.Module, size: int, mean: Sequence[float], spread: Sequence[float]) -> None:
         super().__init__()
         self.network, self.size = network, size
