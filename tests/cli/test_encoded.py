@@ -106,3 +106,24 @@ def test_a_plan_of_a_folder_says_what_the_private_head_gives_instead_of_protecte
     said = words(eupg("plan", "--data", "photos", cwd=folder))
     assert "pass --encoder efficientnet-lite0" in said
     assert "Instead of noisy averages or permuted pixels" in said
+
+
+@pytest.mark.parametrize("name", ["efficientnet-lite0", "efficientnet-lite2"])
+def test_a_plan_of_pictures_says_so_too_beside_its_figures(folder, monkeypatch, name):
+    from PIL import Image
+
+    from eupg.cli import encoded
+    from eupg.protect import PixelFeatures
+
+    monkeypatch.setattr(encoded, "encoder", lambda name: PixelFeatures(size=4))
+    rng = np.random.default_rng(0)
+    for kind, light in (("day", 80), ("night", 0)):
+        (folder / "photos" / kind).mkdir(parents=True)
+        for i in range(40):
+            pixels = rng.integers(0, 170, (8, 8, 3)) + light
+            Image.fromarray(pixels.astype(np.uint8)).save(folder / "photos" / kind / f"{i}.png")
+    options = ("--epsilon", "4", "--tolerance", "50", "--picture", "p.svg")
+    said = words(eupg("plan", "--data", "photos", "--encoder", name, *options, cwd=folder))
+    assert "private head ε=4" in said
+    assert "the private head protects the whole picture and its label" in said
+    assert "Instead of noisy averages or permuted pixels (PixelDP, PixelPermutation)" in said

@@ -58,6 +58,11 @@ class Encoder:
     mixed: tuple[int, ...] = ()
 
     @classmethod
+    def of_pictures(cls, schema: Schema) -> Encoder:
+        """Scale pixels by fixed numbers."""
+        return cls(schema.features, np.array([_GREY]), np.array([_CONTRAST]))
+
+    @classmethod
     def of_bounds(cls, schema: Schema) -> Encoder:
         """Take centres and spreads from the schema's public bounds, as if values were uniform; no row is used.
 
@@ -97,7 +102,7 @@ class Encoder:
     def fit(cls, examples: Examples, *, start: Encoder | None = None) -> Encoder:
         """Return the scales for examples: those of ``start``, or of their release, or of the schema."""
         if examples.schema.kind is DataKind.PICTURES:
-            return cls(examples.schema.features, np.array([_GREY]), np.array([_CONTRAST]))
+            return cls.of_pictures(examples.schema)
         if examples.schema.vector is not None:
             # So that inputs have a mean square of about 1, as those of tables and pictures have.
             spread = GRID / np.sqrt(examples.schema.vector.dimension)

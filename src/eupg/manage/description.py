@@ -32,6 +32,8 @@ _CLASSES = {
     "DPSGDBase": "eupg.forget.dp_sgd",
     "PrivateTrees": "eupg.forget.private_trees.base",
     "PrivateHead": "eupg.forget.private_head.head",
+    "PrivateNetwork": "eupg.forget.private_head.public_network",
+    "PublicNetwork": "eupg.forget.private_head.public_network",
     "PixelPermutation": "eupg.protect.pictures.pixel_permutation",
     "PixelDP": "eupg.protect.pictures.pixel_dp",
     "EfficientNetLite0": "eupg.protect.pictures.public_features",

@@ -1,6 +1,7 @@
 """The fast exact retrain for pictures, on a CPU and small."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,7 +35,7 @@ def test_forgetting_is_training_again_without_those_who_left():
 
 def test_a_block_adds_its_input_and_logits_are_scaled():
     torch.manual_seed(0)
-    network = FastResNet(4)(3, 10).eval()
+    network: Any = FastResNet(4)(3, 10).eval()
     x = torch.randn(2, 8, 16, 16)
     block = network[2]
     assert torch.equal(block(x), x + block[1](block[0](x)))

@@ -197,6 +197,11 @@ class TorchLearner:
         bounds = FREE if start is None else Bounds(self.anchor, self.head_only)
         return self._fit(examples, effort, rng, start, bounds=bounds)
 
+    def untrained(self, schema: Schema, *, effort: int) -> TorchModel:
+        """Return the network as its factory builds it, for pictures of a schema; no record is needed."""
+        encoder = Encoder.of_pictures(schema)
+        return TorchModel(self._network(encoder, schema.classes, 0).eval(), encoder, schema, self, effort)
+
     def fit_part(
         self,
         examples: Examples,

@@ -132,7 +132,9 @@ class _Beside(nn.Sequential):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the input and what the layers make of it."""
-        inside: Tensor = super().forward(inputs)
+        inside = inputs
+        for layer in self:
+            inside = layer(inside)
         return inputs + inside
 
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from eupg.data.pictures.attribute import Bytes
 from eupg.errors import DataError, ParameterError
 from eupg.protect.features.digest import network_digest
-from eupg.protect.pictures.public_features import in_batches, scaled
+from eupg.protect.pictures.public_features import in_batches
 from eupg.validation import check_whole
 
 if TYPE_CHECKING:
-    from torch import Tensor, nn
+    from torch import nn
 
 _MEAN, _SPREAD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -82,17 +82,16 @@ class NetworkEncoder:
 
     def __call__(self, items: Bytes, device: str) -> NDArray[np.float32]:
         """Return one row of numbers per picture."""
-        import torch
+        return in_batches(items, device, self.batch, self.module().to(device))
+
+    def module(self) -> nn.Module:
+        """Return a copy of the network that does not train, from pixels of 0 to 255 to its rows."""
+        from eupg.protect.pictures.pixel_network import PixelNetwork
 
         check_network(self.network, self.name, self.digest)
-        network = copy.deepcopy(self.network).to(device).eval().requires_grad_(False)
-        mean, spread = (255 * torch.tensor(values, device=device)[:, None, None] for values in (self.mean, self.spread))
-
-        def describe(pixels: Tensor) -> Tensor:
-            rows: Tensor = network((scaled(pixels, self.size) - mean) / spread)
-            return rows
-
-        return in_batches(items, device, self.batch, describe)
+        network = copy.deepcopy(self.network).eval().requires_grad_(False)
+        mean, spread = ([255 * value for value in values] for values in (self.mean, self.spread))
+        return PixelNetwork(network, self.size, mean, spread)
 
 
 def check_network(network: nn.Module, name: str, digest: str) -> None:

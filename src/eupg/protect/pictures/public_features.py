@@ -22,7 +22,7 @@ from eupg.protect.pictures.lite_variants import LITE0, LITE1, LITE2, LiteVariant
 from eupg.validation import check_whole
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 Features = NDArray[np.float32]
 # On a CPU, a batch that fits into the cache is several times faster than a large one.
@@ -68,15 +68,20 @@ class _LiteFeatures:
         """Return 1,280 numbers per picture."""
         from torch.nn import functional
 
-        from eupg.protect.pictures.efficientnet_lite import load_lite_network
-
-        network = load_lite_network(self.variant).to(device)
+        network = self.module().to(device)
 
         def describe(pixels: Tensor) -> Tensor:
-            features = network((scaled(pixels, self.size) - 127) / 128)
+            features: Tensor = network(pixels)
             return functional.normalize(features.float()) if self.unit else features
 
         return in_batches(images, device, self.batch, describe)
+
+    def module(self) -> nn.Module:
+        """Return the network with its published weights, from pixels of 0 to 255 to features."""
+        from eupg.protect.pictures.efficientnet_lite import load_lite_network
+        from eupg.protect.pictures.pixel_network import PixelNetwork
+
+        return PixelNetwork(load_lite_network(self.variant), self.size, (127.0,) * 3, (128.0,) * 3)
 
 
 @dataclass(frozen=True, repr=False)
