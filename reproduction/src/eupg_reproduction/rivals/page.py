@@ -68,7 +68,7 @@ class Page:
     def change(self) -> str:
         """Return the largest change of the utility by an erasure of 5 %, either way."""
         changes = (self.rows["utility"] - self.rows["utility before"]).abs()
-        place = self.rows.loc[changes.idxmax()]
+        place = self.rows.iloc[int(changes.to_numpy().argmax())]
         return f"{changes.max():.1f} points ({RIVALS[place['method']].label} on {TITLES[place['table']]})"
 
     def costs(self) -> str:
