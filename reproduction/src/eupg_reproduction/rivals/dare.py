@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import Categorical, Numeric
+from eupg.data.attribute import Categorical, Numeric, Ordinal
 from eupg.data.dataset import Dataset, Matrix, RecordId
 from eupg.data.ids import IdSet
 from eupg.data.schema import Schema
@@ -206,6 +206,8 @@ def _bounds(schema: Schema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             ends += [(0.0, 1.0)] * len(attribute.categories)
         elif isinstance(attribute, Numeric):
             ends.append((attribute.lower, attribute.upper))
+        elif isinstance(attribute, Ordinal):
+            ends.append((0.0, float(attribute.points - 1)))
         else:
             raise ParameterError(f"DaRE reads numbers and categories, got {attribute.kind} {attribute.name!r}")
     low, high = np.array(ends, dtype=np.float64).T

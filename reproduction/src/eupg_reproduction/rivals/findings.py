@@ -116,9 +116,9 @@ class Findings:
         people = self.figure(worst, "retrain", "people") or 0
         apart = _behind(fmean(few.values())) if few else MISSING
         return (
-            f"Private trees at ε=1 pay for their claim: with fewer than 3,000 training people they are {apart} Retrain on "
-            f"average, with more {_behind(fmean(many.values()))} it; the largest loss is {gaps[worst]:.1f} points on "
-            f"{TITLES[worst]} ({people:,.0f} people)."
+            f"Private trees at ε=1 pay for their claim: with fewer than 3,000 training people they are {apart} Retrain "
+            f"on average, with more {_behind(fmean(many.values()))} it; the largest loss is {gaps[worst]:.1f} points "
+            f"on {TITLES[worst]} ({people:,.0f} people)."
         )
 
     def _versions_reveal(self) -> str:
