@@ -61,7 +61,7 @@ def test_the_committed_results_give_ten_sentences_and_say_what_is_missing(commit
 
 def test_the_first_sentence_counts_who_is_best_from_the_runs_themselves(committed):
     best = runs(RESULTS).groupby(["table", "method"])["utility"].mean().unstack().idxmax(axis=1)
-    theirs = sum(not RIVALS[method].ours for method in best)
+    theirs = sum(not RIVALS[str(method)].ours for method in best)
     assert committed.sentences[0].startswith(f"On {theirs} of {len(best)} tables")
 
 
