@@ -14,12 +14,9 @@ def small_people(records: int = 240, seed: int = 0) -> Dataset:
     income = Numeric(name="income", lower=0, upper=1000)
     trade = Categorical(name="trade", categories=("a", "b", "c"))
     schema = Schema((age, income, trade, label))
-    X = np.column_stack(
-        [rng.integers(20, 80, records), rng.gamma(2, 80, records).clip(0, 1000), rng.integers(0, 3, records)]
-    )
+    ages, incomes = rng.integers(20, 80, records), rng.gamma(2, 80, records).clip(0, 1000)
+    X = np.column_stack([ages, incomes, rng.integers(0, 3, records)]).astype(np.float64)
     chance = 1 / (1 + np.exp(-(X[:, 0] - 50) / 10 - (X[:, 2] == 1)))
-    people = np.arange(records) * 2 // 5
-    ids, subjects = (
-        np.array([f"{word} {i}" for i in numbers]) for word, numbers in (("r", range(records)), ("p", people))
-    )
-    return Dataset(schema, X.astype(np.float64), (rng.random(records) < chance).astype(np.int64), ids, subjects)
+    ids = np.array([f"r {i}" for i in range(records)])
+    people = np.array([f"p {i * 2 // 5}" for i in range(records)])
+    return Dataset(schema, X, (rng.random(records) < chance).astype(np.int64), ids, people)

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from eupg import Seeded
+from eupg import ExactTrees, Seeded
 from eupg.checks import check_unlearner
 from eupg.errors import NothingRetained, ParameterError
-from eupg_reproduction.rivals.dare import DaRE
+from eupg_reproduction.rivals.dare import DaRE, Forest
 from eupg_reproduction.rivals.dare_kernel import ordered
 from small_people import small_people
 
@@ -51,6 +51,7 @@ def test_a_deletion_builds_little_again_and_keeps_nothing_of_the_record():
     method = DaRE(trees=10, depth=8, random_layers=3)
     trained = method.train(DATA, Seeded(1))
     forest = method.erase(trained, only([17])).memory
+    assert isinstance(forest, Forest)
     assert 0 < forest.rebuilt < 0.5 * 10 * len(DATA), "most of the trees must stay"
     assert not forest.X[17].any()
     assert "r 17" not in forest.rows
@@ -67,10 +68,9 @@ def test_it_predicts_better_than_chance_and_refuses_what_it_cannot_do():
     assert ((chance > 0.5) == DATA.y[:200]).mean() > 0.65
     with pytest.raises(NothingRetained):
         method.erase(trained, without(range(200)))
+    other = ExactTrees().train(DATA, Seeded(1))
     with pytest.raises(ParameterError, match="trained by DaRE"):
-        from eupg import ExactTrees
-
-        method.erase(ExactTrees().train(DATA, Seeded(1)), only([1]))
+        method.erase(other, only([1]))
 
 
 def test_whole_numbers_keep_the_order_of_values():

@@ -9,10 +9,12 @@ import pytest
 from eupg.data.score import auc
 from eupg.data.sources import Source
 from eupg.errors import DataError
+from eupg.rng import Seeded
 from eupg_reproduction.cli import main
 from eupg_reproduction.rivals import measure as measuring
 from eupg_reproduction.rivals import suite
 from eupg_reproduction.rivals.methods import RIVALS, Rival
+from eupg_reproduction.rivals.rewind import RewindToDelete
 from eupg_reproduction.rivals.summary import failures, runs, summary
 from small_people import small_people
 
@@ -35,7 +37,7 @@ def quick(monkeypatch):
 
 
 def test_a_run_goes_on_where_it_stopped_and_each_cell_has_its_process(quick, tmp_path):
-    path, told = tmp_path / "rivals.jsonl", []
+    path, told = tmp_path / "rivals.jsonl", list[str]()
     assert suite.run(path, ["adult"], ["retrain", "sisa"], range(2), told.append) == 6
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     cells = {line["cell"]: line for line in lines if "cell" in line}
@@ -67,7 +69,9 @@ def test_the_command_refuses_names_that_do_not_exist(capsys):
 def small(monkeypatch):
     data = small_people(1_000)
     tested = data.where_subjects([f"p {i}" for i in range(100)])
-    monkeypatch.setattr(measuring, "load", lambda name: Source(name, data.select(~tested), data.select(tested), auc))
+    source = Source("adult", data.select(~tested), data.select(tested), auc)
+    monkeypatch.setattr(measuring, "load", lambda name: source)
+    return source
 
 
 @pytest.mark.parametrize("method", ["short-retrain", "private-trees", "rewind"])
@@ -91,17 +95,16 @@ def test_a_cell_has_all_figures(small, method, tmp_path):
 
 
 def test_reference_models_never_divide_a_person(small):
-    class Noted:
-        seen: list[set[str]] = []
+    seen: list[set[str]] = []
 
+    class Noted(RewindToDelete):
         def train(self, data, rng):
-            self.seen.append(set(data.subjects.tolist()))
-            return RIVALS["rewind"].make(**RIVALS["rewind"].choices[0]).train(data, rng)
+            seen.append(set(data.subjects.tolist()))
+            return super().train(data, rng)
 
-    source = measuring.load("adult")
-    references = measuring._references(Noted(), source, measuring.Seeded(1))
-    assert len(Noted.seen) == measuring.REFERENCES
-    for first, second in zip(Noted.seen[::2], Noted.seen[1::2], strict=True):
+    references = measuring._references(Noted(steps=5, rewound=2), small, Seeded(1))
+    assert len(seen) == measuring.REFERENCES
+    for first, second in zip(seen[::2], seen[1::2], strict=True):
         assert not first & second
     assert (references.inside.sum(axis=0) == measuring.REFERENCES // 2).all()
 

@@ -103,9 +103,9 @@ def _run_rivals(options: argparse.Namespace, console: Console) -> int:
 
     check_counts(repeats=options.runs)
     tables, methods = options.table or list(TITLES), options.method or list(RIVALS)
-    for name, known in [*((name, TITLES) for name in tables), *((name, RIVALS) for name in methods)]:
-        if name not in known:
-            raise ParameterError(f"no such name {name!r}: choose among {', '.join(known)}")
+    for names, known in ((tables, tuple(TITLES)), (methods, tuple(RIVALS))):
+        if unknown := [name for name in names if name not in known]:
+            raise ParameterError(f"no such name {unknown[0]!r}: choose among {', '.join(known)}")
     # Cells are children of this process: what it has imported, they need not.
     for name in ("eupg.forget.eupg", "eupg.learn.xgboost", "eupg.learn.torch.learner", "eupg.forget.sisa.method"):
         importlib.import_module(name)

@@ -88,7 +88,8 @@ def load(name: str) -> Source:
 
 def _pickled(path: object) -> pd.DataFrame:
     # The digest of the file was checked: these are the bytes that the package ships.
-    return pd.read_pickle(str(path), compression="xz")  # noqa: S301
+    table: pd.DataFrame = pd.read_pickle(str(path), compression="xz")  # noqa: S301
+    return table
 
 
 def _nafld(path: object) -> pd.DataFrame:
@@ -105,16 +106,15 @@ def _cdnow(path: object) -> pd.DataFrame:
     raw[["cds", "dollars"]] = raw[["cds", "dollars"]].astype(float)
     # Orders of one customer on one day are one visit to the shop.
     raw = raw.groupby(["customer_id", "date"], as_index=False)[["cds", "dollars"]].sum()
+    raw["day"] = (raw["date"] - _CDNOW_START).dt.days
     mine = raw.groupby("customer_id")
-    days = pd.Timedelta(days=1)
     raw["purchase"] = mine.cumcount() + 1
-    raw["since_previous"] = (mine["date"].diff() / days).fillna(0)
-    raw["since_first"] = (raw["date"] - mine["date"].transform("min")) / days
+    raw["since_previous"] = mine["day"].diff().fillna(0)
+    raw["since_first"] = raw["day"] - mine["day"].transform("min")
     raw["spent"] = mine["dollars"].cumsum()
-    raw["day"] = (raw["date"] - _CDNOW_START) / days
-    raw["returns"] = np.where((mine["date"].shift(-1) - raw["date"]) / days <= _RETURN_DAYS, "yes", "no")
+    raw["returns"] = np.where(mine["day"].shift(-1) - raw["day"] <= _RETURN_DAYS, "yes", "no")
     # Later orders cannot show whether their customer returned.
-    return raw[raw["date"] <= _CDNOW_END - _RETURN_DAYS * days]
+    return raw[raw["day"] <= (_CDNOW_END - _CDNOW_START).days - _RETURN_DAYS]
 
 
 def _rwm5yr(path: object) -> pd.DataFrame:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from eupg.data.attribute import Categorical, Numeric
+from eupg.data.attribute import Categorical, Numeric, Ordinal
 from eupg.data.dataset import Dataset, Matrix, RecordId
 from eupg.data.ids import IdSet
 from eupg.data.schema import Schema
@@ -44,7 +44,8 @@ class DaREModel:
         """Return the mean of the leaves' shares."""
         rows, total = encoded(self.schema, X), np.zeros(len(X))
         for tree in self.trees:
-            add_predictions(*tree, rows, total)
+            feature, threshold, left, right, share = tree
+            add_predictions(feature, threshold, left, right, share, rows, total)
         second = total / len(self.trees)
         return np.column_stack([1 - second, second])
 
@@ -63,7 +64,7 @@ class Forest:
 
     def copy(self) -> Forest:
         """Return a forest that changes on its own."""
-        trees = [Tree(*(array.copy() for array in tree)) for tree in self.trees]
+        trees = [Tree._make(array.copy() for array in tree) for tree in self.trees]
         return Forest(self.X.copy(), self.y.copy(), dict(self.rows), self.keys, self.shape, trees)
 
     def delete(self, names: Set[RecordId]) -> None:
@@ -81,7 +82,7 @@ class Forest:
         parts = []
         for tree in self.trees:
             nodes = int(tree.used[0])
-            count, positive = tree.count[:nodes], tree.positive[:nodes]
+            count, positive = tree.records[:nodes], tree.positive[:nodes]
             share = np.where(count > 0, positive / np.maximum(count, 1), 0.5)
             splits = (tree.feature, tree.threshold, tree.left, tree.right)
             parts.append((*(array[:nodes].copy() for array in splits), share))
@@ -205,6 +206,8 @@ def _bounds(schema: Schema) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
             ends += [(0.0, 1.0)] * len(attribute.categories)
         elif isinstance(attribute, Numeric):
             ends.append((attribute.lower, attribute.upper))
+        elif isinstance(attribute, Ordinal):
+            ends.append((0.0, float(attribute.points - 1)))
         else:
             raise ParameterError(f"DaRE reads numbers and categories, got {attribute.kind} {attribute.name!r}")
     low, high = np.array(ends, dtype=np.float64).T

@@ -27,7 +27,7 @@ _THIRTY, _TWENTY_SEVEN, _THIRTY_ONE, _ELEVEN = np.uint64(30), np.uint64(27), np.
 class Tree(NamedTuple):
     """The nodes of a tree, the candidate splits of each, and its records by leaf.
 
-    ``order`` holds record numbers. A leaf holds ``count`` of them from ``start``; an inner node holds those of its
+    ``order`` holds record numbers. A leaf holds ``records`` of them from ``start``; an inner node holds those of its
     leaves, which lie from ``start`` onwards, perhaps with gaps where records left. ``used`` counts nodes and
     candidates.
     """
@@ -36,7 +36,7 @@ class Tree(NamedTuple):
     threshold: Ints
     left: Ints
     right: Ints
-    count: Ints
+    records: Ints
     positive: Ints
     start: Ints
     depth: Ints
@@ -226,7 +226,7 @@ def _roomier(tree: Any, more: Any) -> Any:
             _longer_ints(tree.threshold, size),
             _longer_ints(tree.left, size),
             _longer_ints(tree.right, size),
-            _longer_ints(tree.count, size),
+            _longer_ints(tree.records, size),
             _longer_ints(tree.positive, size),
             _longer_ints(tree.start, size),
             _longer_ints(tree.depth, size),
@@ -248,7 +248,7 @@ def _roomier(tree: Any, more: Any) -> Any:
             tree.threshold,
             tree.left,
             tree.right,
-            tree.count,
+            tree.records,
             tree.positive,
             tree.start,
             tree.depth,
@@ -275,7 +275,7 @@ def _grow(tree: Any, node: Any, X: Any, y: Any, shape: Any) -> Any:
     while size:
         size -= 1
         node = stack[size]
-        start, count = tree.start[node], tree.count[node]
+        start, count = tree.start[node], tree.records[node]
         rows = tree.order[start : start + count]
         positive = 0
         for row in rows:
@@ -314,7 +314,7 @@ def _grow(tree: Any, node: Any, X: Any, y: Any, shape: Any) -> Any:
 def _split(tree: Any, node: Any, best: Any, X: Any) -> Any:
     """Divide the records of a node between two new children, which are not built yet."""
     column, threshold = tree.candidate_feature[best], tree.candidate_value[best]
-    start, count = tree.start[node], tree.count[node]
+    start, count = tree.start[node], tree.records[node]
     rows = tree.order[start : start + count]
     above = np.empty(count - tree.candidate_left[best], dtype=np.int32)
     lefts, rights = 0, 0
@@ -333,7 +333,7 @@ def _split(tree: Any, node: Any, best: Any, X: Any) -> Any:
     for side in range(2):
         child = first + side
         tree.start[child] = start + (lefts if side else 0)
-        tree.count[child] = rights if side else lefts
+        tree.records[child] = rights if side else lefts
         tree.depth[child] = tree.depth[node] + 1
         tree.key[child] = _mix(tree.key[node], side)
     return tree
@@ -363,7 +363,7 @@ def build(X: Any, y: Any, key: Any, shape: Any) -> Any:
         np.arange(len(X)).astype(np.int32),
         np.array([1, 0], dtype=np.int64),
     )
-    tree.start[0], tree.count[0], tree.depth[0], tree.key[0] = 0, len(X), 0, key
+    tree.start[0], tree.records[0], tree.depth[0], tree.key[0] = 0, len(X), 0, key
     return _grow(tree, 0, X, y, shape)
 
 
@@ -376,7 +376,7 @@ def _collected(tree: Any, node: Any, gone: Any, held: Any) -> Any:
         size -= 1
         at = stack[size]
         if tree.feature[at] == LEAF:
-            for row in tree.order[tree.start[at] : tree.start[at] + tree.count[at]]:
+            for row in tree.order[tree.start[at] : tree.start[at] + tree.records[at]]:
                 if not gone[row]:
                     held[total] = row
                     total += 1
@@ -402,7 +402,7 @@ def delete(tree: Any, X: Any, y: Any, leaving: Any, gone: Any, shape: Any) -> An
         node, begin, end = nodes[size], begins[size], ends[size]
         if begin == end:
             continue
-        mine, before = leaving[begin:end], tree.count[node]
+        mine, before = leaving[begin:end], tree.records[node]
         if tree.feature[node] == LEAF:
             start, kept = tree.start[node], 0
             for row in tree.order[start : start + before]:
@@ -412,7 +412,7 @@ def delete(tree: Any, X: Any, y: Any, leaving: Any, gone: Any, shape: Any) -> An
         for row in mine:
             tree.positive[node] -= y[row]
         if tree.feature[node] == LEAF:
-            tree.count[node] = before - len(mine)
+            tree.records[node] = before - len(mine)
             continue
         count, positive = before - len(mine), tree.positive[node]
         first, total = tree.first[node], tree.candidates[node]
@@ -455,12 +455,12 @@ def delete(tree: Any, X: Any, y: Any, leaving: Any, gone: Any, shape: Any) -> An
             same = tree.candidate_feature[best] == column and tree.candidate_value[best] == threshold
         if not same:
             have = _collected(tree, node, gone, held)
-            tree.count[node] = have
+            tree.records[node] = have
             tree.order[tree.start[node] : tree.start[node] + have] = held[:have]
             rebuilt += have
             tree = _grow(tree, node, X, y, shape)
             continue
-        tree.count[node] = count
+        tree.records[node] = count
         middle = begin
         for i in range(begin, end):
             if X[leaving[i], column] <= threshold:

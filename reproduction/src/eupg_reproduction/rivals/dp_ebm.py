@@ -5,6 +5,7 @@ Settings as in :mod:`benchmarks.private_peers`. The claim is about one record: a
 
 from __future__ import annotations
 
+import importlib
 import pickle
 import warnings
 from dataclasses import dataclass
@@ -61,11 +62,11 @@ class DPEBM:
 
     def train(self, data: Dataset, rng: Randomness) -> Trained:
         """Fit the model; its noise is its own, so ``rng`` only gives it a seed where it has one."""
-        from interpret.privacy import DPExplainableBoostingClassifier
+        interpret: Any = importlib.import_module("interpret.privacy")
 
         check_start(data, rng)
         features = data.schema.features
-        model = DPExplainableBoostingClassifier(
+        model = interpret.DPExplainableBoostingClassifier(
             feature_types=["continuous" if isinstance(a, Numeric) else "nominal" for a in features],
             epsilon=self.epsilon,
             delta=self.delta,

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 def choose(table: str, method: str) -> dict[str, Any]:
     """Try every setting on a held-out fifth of the training people; return the tries and the best."""
-    source, mine, tries = load(table), rival(method), []
+    source, mine, tries = load(table), rival(method), list[dict[str, Any]]()
     people = np.unique(source.train.subjects)
     held_out = source.train.where_subjects(np.random.default_rng(0).permutation(people)[: len(people) // 5])
     seen, judged = source.train.select(~held_out), source.train.select(held_out)
@@ -96,7 +96,7 @@ def measure(table: str, method: str, number: int, settings: Settings) -> dict[st
 def _one_by_one(
     unlearner: Unlearner, trained: Trained, data: Dataset, people: list[str], rng: Randomness
 ) -> tuple[Trained, list[float], list[VersionsReport]]:
-    seconds, reports, gone = [], [], []
+    seconds, reports, gone = list[float](), list[VersionsReport](), list[str]()
     for number, person in enumerate(people):
         rows, kept = _parted(data, [person], gone=gone)
         earlier = trained

@@ -51,6 +51,17 @@ class Page:
         low, high = int(self.rows["runs"].min()), int(self.rows["runs"].max())
         return f"{low}" if low == high else f"{low} to {high}"
 
+    def missing(self) -> str:
+        """Say how many places of the comparison have no run."""
+        asked = len(RIVALS) * len(TITLES)
+        absent = asked - len(self.rows)
+        if not absent:
+            return f"All {asked} pairs of a method and a table were measured."
+        return (
+            f"{absent} of {asked} pairs of a method and a table are not measured yet (– below, or no column at all); "
+            "means and medians are over the tables that a method has, so they do not compare like with like there."
+        )
+
     def utility(self) -> str:
         """Return utility after erasing 5 % by method and table, the best of a table in bold, and the runs."""
         known = {t: [v for m in self.methods if (v := self.found.figure(t, m, "utility"))] for t in self.found.tables}
@@ -68,7 +79,7 @@ class Page:
     def change(self) -> str:
         """Return the largest change of the utility by an erasure of 5 %, either way."""
         changes = (self.rows["utility"] - self.rows["utility before"]).abs()
-        place = self.rows.loc[changes.idxmax()]
+        place = self.rows.iloc[int(changes.to_numpy().argmax())]
         return f"{changes.max():.1f} points ({RIVALS[place['method']].label} on {TITLES[place['table']]})"
 
     def costs(self) -> str:
@@ -215,7 +226,13 @@ def draw(found: Findings, path: Path) -> None:
             axes.scatter(*place, s=90, edgecolors="black", linewidths=0.8, zorder=3, **look)
             if label:
                 axes.scatter([], [], marker=marker, color="white", edgecolors="black", label=label)
-            axes.annotate(RIVALS[method].label, place, textcoords="offset points", xytext=(7, 5), fontsize=8, zorder=4)
+            axes.annotate(
+                RIVALS[method].label,
+                place,
+                textcoords="offset points",
+                xytext=(7, -11 if number % 2 else 5),
+                fontsize=8,
+            )
         axes.axhline(0, color="#6b6b6b", linewidth=0.8, linestyle="--")
         axes.set_xscale("log")
         axes.set_yscale("symlog", linthresh=1)

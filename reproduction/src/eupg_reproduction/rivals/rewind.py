@@ -166,12 +166,13 @@ class RewindToDelete:
 
     def _descended(self, weights: Weights, rows: Matrix, y: NDArray[np.int64], steps: int) -> Weights:
         """Take steps of gradient descent on the mean logistic loss."""
-        now, wanted = weights.astype(np.float32), y.astype(np.float32)
-        share, keeps = np.float32(self.step_size / len(rows)), np.float32(1 - self.step_size * self.penalty)
+        now, wanted = weights.astype(np.float64), y.astype(np.float32)
+        share, keeps = self.step_size / len(rows), 1 - self.step_size * self.penalty
         for _ in range(steps):
-            chance = 1 / (1 + np.exp(-(rows @ now)))
+            # Single precision where all rows take part.
+            chance = 1 / (1 + np.exp(-(rows @ now.astype(np.float32))))
             now = keeps * now - share * ((chance - wanted) @ rows)
-        return now.astype(np.float64)
+        return now
 
 
 def scaled(schema: Schema, X: Matrix) -> Matrix:
