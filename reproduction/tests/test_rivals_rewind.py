@@ -7,7 +7,7 @@ from eupg import Seeded
 from eupg.checks import check_unlearner
 from eupg.errors import ParameterError
 from eupg.guarantees import CertifiedUnlearning
-from eupg.learn.noisy_steps import gaussian_epsilon, gaussian_ratio
+from eupg.guarantees.gaussian import gaussian_epsilon, gaussian_ratio
 from eupg_reproduction.rivals.rewind import Checkpoint, LinearModel, RewindToDelete, scaled
 from small_people import small_people
 

@@ -32,9 +32,9 @@ from eupg.forget.released import Released
 from eupg.forget.storage import Storage
 from eupg.forget.unlearner import Trained, check_same_table, check_start, kept_ids
 from eupg.guarantees import CertifiedUnlearning
+from eupg.guarantees.gaussian import gaussian_epsilon, gaussian_ratio
 from eupg.guarantees.wording import REQUESTS_APART
 from eupg.learn.learner import check_settings
-from eupg.learn.noisy_steps import gaussian_epsilon, gaussian_ratio
 from eupg.rng import Randomness
 from eupg.validation import check_below_one
 
