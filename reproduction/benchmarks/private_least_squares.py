@@ -28,8 +28,8 @@ from eupg.data import Dataset
 from eupg.data.score import accuracy, auc
 from eupg.data.vector import GRID, on_grid
 from eupg.forget import PrivateHead
-from eupg.forget.private_head.answers import VectorAnswers
 from eupg.forget.private_head.descent import HeadDescent
+from eupg.forget.private_head.noisy_answers import VectorAnswers
 from eupg.forget.private_trees.budget import GaussianBudget
 
 RESULTS = Path(__file__).parents[1] / "results" / "private_least_squares.jsonl"

@@ -22,9 +22,10 @@ from eupg.cli import main
 from eupg.data.attribute import Categorical, Missing, Numeric, Role
 from eupg.data.dataset import Dataset
 from eupg.errors import DataError, ParameterError, PrivacyError
-from eupg.forget.private_trees import answers as module
 from eupg.forget.private_trees import kernel
-from eupg.forget.private_trees.answers import (
+from eupg.forget.private_trees import noisy_answers as module
+from eupg.forget.private_trees.budget import Budget, GaussianBudget, LaplaceBudget
+from eupg.forget.private_trees.noisy_answers import (
     WEIGHT_UNIT,
     Design,
     HeldRecords,
@@ -32,7 +33,6 @@ from eupg.forget.private_trees.answers import (
     ResidualSums,
     count_vector,
 )
-from eupg.forget.private_trees.budget import Budget, GaussianBudget, LaplaceBudget
 from eupg.forget.private_trees.sweeps import PrivateSweeps
 from eupg.forget.private_trees.training import PrivateDescent
 from eupg.guarantees import Neighbours, Unit

@@ -21,7 +21,7 @@ from scipy.stats import beta, norm
 
 from eupg import Dataset, PrivateTrees, Schema, Seeded
 from eupg.data import Categorical, Role
-from eupg.forget.private_trees import answers, budget, training
+from eupg.forget.private_trees import budget, noisy_answers, training
 from eupg.learn import LeafLearner
 from eupg.learn.leaves.grids import histogram_cells
 from eupg.learn.leaves.learner import LeafModel
@@ -97,13 +97,13 @@ def test_half_the_noise_is_caught(one_step, monkeypatch):
 
 
 def test_a_residual_that_is_not_cut_is_caught(one_step, monkeypatch):
-    of = answers.ResidualSums.of_vectors
+    of = noisy_answers.ResidualSums.of_vectors
 
     def uncut(design, X, y, bound, people):
         sums = of(design, X, y, bound, people)
         return replace(sums, limits=2 * sums.limits)
 
-    monkeypatch.setattr(answers.ResidualSums, "of_vectors", staticmethod(uncut))
+    monkeypatch.setattr(noisy_answers.ResidualSums, "of_vectors", staticmethod(uncut))
     low, _ = bounds_on_ratio()
     assert low > PRIVATE.budget.ratio
 
@@ -114,13 +114,13 @@ def bounds_on_epsilon() -> tuple[float, float]:
     told = {}
     for canary in (False, True):
         data = table(canary=canary)
-        source = answers.RecordAnswers(
-            answers.HeldRecords(data.X, data.y, None), budget.LaplaceBudget(PURE_ANSWERS), Seeded(int(canary))
+        source = noisy_answers.RecordAnswers(
+            noisy_answers.HeldRecords(data.X, data.y, None), budget.LaplaceBudget(PURE_ANSWERS), Seeded(int(canary))
         )
         ask, scores = source.residuals(cells, 2, 1.0), np.zeros((cells.count, 1))
         told[canary] = np.array([ask(scores, 1)[3, 0] for _ in range(PURE_ANSWERS)])
     # The canary's residual is −½, the largest there is; beyond it, all outcomes have the same ratio.
-    hits, alarms = ((told[canary] <= -answers.group_residual(2)).sum() for canary in (True, False))
+    hits, alarms = ((told[canary] <= -noisy_answers.group_residual(2)).sum() for canary in (True, False))
     low, high = (
         np.log(beta.ppf(a, hits + (a > 0.5), PURE_ANSWERS - hits + (a < 0.5)))
         - np.log(beta.ppf(1 - a, alarms + (a < 0.5), PURE_ANSWERS - alarms + (a > 0.5)))
@@ -142,11 +142,11 @@ def test_half_the_laplace_noise_is_caught(monkeypatch):
 
 
 def test_a_pure_residual_that_is_not_cut_is_caught(monkeypatch):
-    of = answers.ResidualSums.of_groups
+    of = noisy_answers.ResidualSums.of_groups
 
     def uncut(*records):
         sums = of(*records)
         return replace(sums, limits=2 * sums.limits)
 
-    monkeypatch.setattr(answers.ResidualSums, "of_groups", staticmethod(uncut))
+    monkeypatch.setattr(noisy_answers.ResidualSums, "of_groups", staticmethod(uncut))
     assert bounds_on_epsilon()[0] > 1.2

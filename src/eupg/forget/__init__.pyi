@@ -4,7 +4,7 @@ from .durable import Durable as Durable
 from .eupg import EUPG as EUPG
 from .exact_head import ExactHead as ExactHead
 from .exact_trees import ExactTrees as ExactTrees
-from .private_head.head import PrivateHead as PrivateHead
+from .private_head.base import PrivateHead as PrivateHead
 from .private_head.public_network import PrivateNetwork as PrivateNetwork
 from .private_head.public_network import PublicNetwork as PublicNetwork
 from .private_trees.base import PrivateTrees as PrivateTrees

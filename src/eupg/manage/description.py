@@ -31,7 +31,7 @@ _CLASSES = {
     "DPSynthesis": "eupg.protect.synthesis.mechanism",
     "DPSGDBase": "eupg.forget.dp_sgd",
     "PrivateTrees": "eupg.forget.private_trees.base",
-    "PrivateHead": "eupg.forget.private_head.head",
+    "PrivateHead": "eupg.forget.private_head.base",
     "PrivateNetwork": "eupg.forget.private_head.public_network",
     "PublicNetwork": "eupg.forget.private_head.public_network",
     "PixelPermutation": "eupg.protect.pictures.pixel_permutation",

@@ -14,8 +14,8 @@ from eupg.data.vector import GRID, on_grid
 from eupg.errors import DataError, ParameterError, PrivacyError
 from eupg.forget import PrivateHead
 from eupg.forget.private_head import descent
-from eupg.forget.private_head.answers import GradientSums, HeadDesign, VectorAnswers
 from eupg.forget.private_head.descent import HeadDescent
+from eupg.forget.private_head.noisy_answers import GradientSums, HeadDesign, VectorAnswers
 from eupg.forget.private_trees.budget import GaussianBudget
 from eupg.guarantees import DifferentiallyPrivate
 from eupg.guarantees.guarantee import Unit

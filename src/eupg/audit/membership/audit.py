@@ -14,10 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from eupg.audit.membership.attack import Attack
 from eupg.audit.membership.queries import Queries, predictions
+from eupg.audit.membership.reference_store import ReferenceStore
 from eupg.audit.membership.references import (
     ReferenceRecipe,
     References,
-    ReferenceStore,
     Step,
     complementary_halves,
     recipe_of,

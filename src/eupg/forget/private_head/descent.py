@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from eupg.data.schema import Schema
 from eupg.data.vector import GRID
-from eupg.forget.private_head.answers import HeadDesign, VectorAnswers
+from eupg.forget.private_head.noisy_answers import HeadDesign, VectorAnswers
 from eupg.forget.private_trees.budget import GaussianBudget
 from eupg.learn.heads.model import HeadModel
 

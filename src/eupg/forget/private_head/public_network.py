@@ -19,7 +19,7 @@ from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
 from eupg.data.vector import GRID
 from eupg.errors import ParameterError
-from eupg.forget.private_head.head import PrivateHead
+from eupg.forget.private_head.base import PrivateHead
 from eupg.forget.private_trees.noisy_training import NoisyTraining
 from eupg.forget.protected_training import without_names
 from eupg.forget.unlearner import check_start
@@ -111,7 +111,7 @@ class PrivateNetwork(NoisyTraining):
     Parameters
     ----------
     epsilon, delta, max_records
-        As for :class:`~eupg.forget.private_head.head.PrivateHead`.
+        As for :class:`~eupg.forget.private_head.base.PrivateHead`.
     encoder
         The public network.
 

@@ -13,8 +13,8 @@ from eupg.data.table_file import TableFile
 from eupg.errors import NothingRetained, ParameterError
 from eupg.executor.executor import Executor, opened
 from eupg.executor.processes import LocalProcesses
-from eupg.forget.private_trees.answers import HeldRecords, RecordAnswers
 from eupg.forget.private_trees.budget import Budget, GaussianBudget
+from eupg.forget.private_trees.noisy_answers import HeldRecords, RecordAnswers
 from eupg.forget.private_trees.noisy_training import NoisyTraining
 from eupg.forget.private_trees.streamed import StreamedRecords
 from eupg.forget.private_trees.sweeps import PrivateSweeps

@@ -9,8 +9,8 @@ import numpy as np
 
 from eupg.data.dataset import Dataset, Labels, Matrix
 from eupg.errors import ParameterError
-from eupg.forget.private_trees.answers import MOST_DRAWS
 from eupg.forget.private_trees.budget import Budget, GaussianBudget, LaplaceBudget
+from eupg.forget.private_trees.noisy_answers import MOST_DRAWS
 from eupg.forget.protected_training import UnitBudget
 from eupg.guarantees.gaussian import gaussian_ratio
 from eupg.learn.learner import check_settings

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from eupg.executor.executor import Executor, added_up, in_order
-from eupg.forget.private_trees.answers import Design, Floats, HeldRecords, ResidualSums
+from eupg.forget.private_trees.noisy_answers import Design, Floats, HeldRecords, ResidualSums
 from eupg.learn.leaves.cells import LeafCells
 from eupg.protect.noise.discrete import Whole
 from eupg.protect.streaming.record_parts import RecordPart

@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.schema import Schema
-from eupg.forget.private_trees.answers import Answers, group_residual
 from eupg.forget.private_trees.budget import LaplaceBudget
+from eupg.forget.private_trees.noisy_answers import Answers, group_residual
 from eupg.learn.leaves.cells import LeafCells
 from eupg.learn.leaves.grids import binned_cells, histogram_cells
 from eupg.learn.leaves.learner import LeafModel

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eupg.data.schema import Schema
-from eupg.forget.private_trees.answers import WEIGHT_UNIT, Answers, Design
 from eupg.forget.private_trees.budget import GaussianBudget
+from eupg.forget.private_trees.noisy_answers import WEIGHT_UNIT, Answers, Design
 from eupg.learn.leaves.cells import LeafCells, Tree
 from eupg.learn.leaves.grids import consistent, histogram_grids, private_cells
 from eupg.learn.leaves.learner import LeafModel

@@ -1,6 +1,6 @@
 """A linear model of public features, and the learner that writes and reads its file.
 
-Such models are fitted under differential privacy by :class:`~eupg.forget.private_head.head.PrivateHead`, and to exact
+Such models are fitted under differential privacy by :class:`~eupg.forget.private_head.base.PrivateHead`, and to exact
 sums over the records by :class:`~eupg.forget.exact_head.ExactHead`. The learner itself fits none.
 """
 

@@ -9,8 +9,8 @@ from eupg.data.dataset import Dataset
 from eupg.data.kind import Accepts, DataKind, check_kind
 from eupg.data.schema import Schema
 from eupg.errors import ParameterError
-from eupg.forget.private_head.answers import VectorAnswers
 from eupg.forget.private_head.descent import HeadDescent
+from eupg.forget.private_head.noisy_answers import VectorAnswers
 from eupg.forget.private_trees.budget import GaussianBudget
 from eupg.forget.private_trees.noisy_training import NoisyTraining
 from eupg.forget.protected_training import without_names

@@ -1,8 +1,8 @@
 """Noisy answers about records with public features: their number, their mean, and gradients.
 
 Training sees nothing else of the records. Accounting and noise are those of private leaves
-(:mod:`eupg.forget.private_trees.answers`): every answer is a sum of whole numbers to which a unit, a record or all
-records of a person, contributes a vector of bounded norm.
+(:mod:`eupg.forget.private_trees.noisy_answers`): every answer is a sum of whole numbers to which a unit, a record or
+all records of a person, contributes a vector of bounded norm.
 
 Sums are computed by matrix products in double precision. These are exact: all terms are whole numbers, and every
 partial sum, in whatever order a numerical library forms it, stays below 2^53. So what a unit contributes does not
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from eupg.data.dataset import Labels, Matrix
 from eupg.data.vector import GRID
 from eupg.forget.private_head.kernel import shorten_people
-from eupg.forget.private_trees.answers import Account, shares, unit_sizes
 from eupg.forget.private_trees.budget import GaussianBudget
 from eupg.forget.private_trees.kernel import add_residuals
+from eupg.forget.private_trees.noisy_answers import Account, shares, unit_sizes
 from eupg.learn.heads.model import centred
 from eupg.protect.noise.discrete import Whole
 from eupg.rng import Randomness
