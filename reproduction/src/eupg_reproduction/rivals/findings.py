@@ -127,8 +127,8 @@ class Findings:
         ranked = sorted(means, key=lambda m: -means[m])
         named = listed([f"{RIVALS[m].label} {means[m]:.0f}" for m in ranked])
         return (
-            "Whoever holds the models from before and after one person's erasure often recognises that person, with our "
-            f"exact methods as with others' (mean AUC, where 50 is chance: {named})."
+            "Whoever holds the models from before and after one person's erasure often recognises that person, with "
+            f"our exact methods as with others' (mean AUC, where 50 is chance: {named})."
         )
 
     def _base_adds(self) -> str:
