@@ -67,16 +67,17 @@ class Findings:
         for table in self.tables:
             scores = {m: self.figure(table, m, "utility") for m in RIVALS}
             known = {m: score for m, score in scores.items() if score is not None}
+            mine = [score for m, score in known.items() if RIVALS[m].ours]
+            if not mine:
+                continue
             best = max(known, key=lambda m: known[m])
             winners[best] += 1
-            mine = [score for m, score in known.items() if RIVALS[m].ours]
-            if mine:
-                gaps[table] = known[best] - max(mine)
+            gaps[table] = known[best] - max(mine)
         theirs = sum(count for m, count in winners.items() if not RIVALS[m].ours)
         named = listed([f"{RIVALS[m].label} {count}" for m, count in winners.most_common()])
         worst = max(gaps, key=lambda t: gaps[t])
         return (
-            f"On {theirs} of {len(self.tables)} tables a method that is not ours has the best utility ({named}); our "
+            f"On {theirs} of {len(gaps)} tables a method that is not ours has the best utility ({named}); our "
             f"best is {fmean(gaps.values()):.2f} points behind on average, at most {gaps[worst]:.2f} on "
             f"{TITLES[worst]}."
         )
