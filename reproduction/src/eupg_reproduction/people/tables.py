@@ -234,8 +234,7 @@ TABLES = {
             _nlswork,
             19_238,
             4_150,
-            "A labour panel with wages and jobs over many years, in place of the census income table, which no "
-            "package carries.",
+            "A labour panel with wages and jobs over many years, in place of the census income table.",
         ),
     )
 }
