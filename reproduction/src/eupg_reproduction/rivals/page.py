@@ -210,29 +210,22 @@ def draw(found: Findings, path: Path) -> None:
     import matplotlib.pyplot as plt
 
     with plt.rc_context({"svg.hashsalt": "eupg", "font.size": 9}):
-        figure, axes = plt.subplots(figsize=(8.5, 5), layout="constrained")
-        seen: set[str] = set()
+        figure, axes = plt.subplots(figsize=(9.5, 5), layout="constrained")
+        claims, colours = {}, (*mpl.color_sequences["tab10"], "black", "gold")
         for number, method in enumerate(RIVALS):
             gaps = {t: a - b for t, (a, b) in found.pairs(method, "retrain").items()}
             if not gaps:
                 continue
             seconds = {t: found.figure(t, method, "one, s") or 0 for t in gaps}
             marker, claim = _CLAIMS[found.notion(method)]
-            look: dict[str, Any] = {"color": f"C{number % 10}" if number < 10 else "black", "marker": marker}
+            look: dict[str, Any] = {
+                "color": (*mpl.color_sequences["tab10"], "black", "white")[number],
+                "marker": marker,
+            }
             axes.scatter(list(seconds.values()), list(gaps.values()), s=14, alpha=0.35, linewidths=0, **look)
-            place = median(seconds.values()), fmean(gaps.values())
-            label = claim if claim not in seen else None
-            seen.add(claim)
-            axes.scatter(*place, s=90, edgecolors="black", linewidths=0.8, zorder=3, **look)
-            if label:
-                axes.scatter([], [], marker=marker, color="white", edgecolors="black", label=label)
-            axes.annotate(
-                RIVALS[method].label,
-                place,
-                textcoords="offset points",
-                xytext=(7, -11 if number % 2 else 5),
-                fontsize=8,
-            )
+            large = look | {"s": 90, "edgecolors": "black", "linewidths": 0.8, "label": RIVALS[method].label}
+            axes.scatter(median(seconds.values()), fmean(gaps.values()), zorder=3, **large)
+            claims[claim] = axes.scatter([], [], marker=marker, color="white", edgecolors="black")
         axes.axhline(0, color="#6b6b6b", linewidth=0.8, linestyle="--")
         axes.set_xscale("log")
         axes.set_yscale("symlog", linthresh=1)
@@ -242,7 +235,8 @@ def draw(found: Findings, path: Path) -> None:
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.legend(frameon=False, loc="lower left", title="claim")
+        axes.legend(claims.values(), claims, frameon=False, loc="lower left", title="claim")
+        figure.legend(*axes.get_legend_handles_labels(), frameon=False, loc="outside right upper", labelspacing=0.9)
         figure.savefig(path, metadata={"Date": None})
         plt.close(figure)
 
