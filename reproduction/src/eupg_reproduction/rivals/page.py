@@ -218,10 +218,7 @@ def draw(found: Findings, path: Path) -> None:
                 continue
             seconds = {t: found.figure(t, method, "one, s") or 0 for t in gaps}
             marker, claim = _CLAIMS[found.notion(method)]
-            look: dict[str, Any] = {
-                "color": (*mpl.color_sequences["tab10"], "black", "white")[number],
-                "marker": marker,
-            }
+            look: dict[str, Any] = {"color": colours[number], "marker": marker}
             axes.scatter(list(seconds.values()), list(gaps.values()), s=14, alpha=0.35, linewidths=0, **look)
             large = look | {"s": 90, "edgecolors": "black", "linewidths": 0.8, "label": RIVALS[method].label}
             axes.scatter(median(seconds.values()), fmean(gaps.values()), zorder=3, **large)
