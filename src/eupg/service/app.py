@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from fastapi.concurrency import run_in_threadpool
 
@@ -26,6 +27,8 @@ _DESCRIPTION = (
     "and carried out in every workspace that holds the person; a signed certificate says what was done in each. "
     "Errors are problems as defined by RFC 9457."
 )
+# Per process. More threads take turns at the interpreter: with 40 a read takes a third more processor time than with 8.
+_THREADS = 8
 
 
 def create_app(settings: ServiceSettings) -> FastAPI:
@@ -33,6 +36,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 
     @asynccontextmanager
     async def running(app: FastAPI) -> AsyncIterator[None]:
+        current_default_thread_limiter().total_tokens = _THREADS
         service = app.state.service = await run_in_threadpool(Service.open, settings)
         if settings.oidc is not None:
             app.state.oidc = OidcSignIn(settings.oidc, service.seal, settings.public_url)

@@ -35,6 +35,8 @@ from eupg.killpoint import checkpoint
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, "55P03"}
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, "XX001", "XX002", "42P01", "42703"}
 _ASK_AGAIN_S = 0.002
+# Of SQLite, as many as threads usually ask at once stay open: opening a connection costs more than a look-up.
+_OPEN_CONNECTIONS = 40
 # "eupg" in ASCII: keeps our advisory lock apart from those of other programs on the same server.
 _LOCK_SPACE = 0x65757067
 
@@ -100,11 +102,15 @@ class Database:
             place = f"{Path(url.database or '').absolute().as_uri()}?immutable=1"
             # Nobody can write here, so no journal is needed.
             opened = partial(sqlite3.connect, place, uri=True, check_same_thread=False)
-            engine = create_engine(url, creator=opened, hide_parameters=True, max_overflow=-1)
+            engine = create_engine(
+                url, creator=opened, hide_parameters=True, pool_size=_OPEN_CONNECTIONS, max_overflow=-1
+            )
         else:
             _create_file(url)
             options = {"timeout": self._timeout_s}
-            engine = create_engine(url, connect_args=options, hide_parameters=True, max_overflow=-1)
+            engine = create_engine(
+                url, connect_args=options, hide_parameters=True, pool_size=_OPEN_CONNECTIONS, max_overflow=-1
+            )
 
         @event.listens_for(engine, "connect")
         def prepare(connection: sqlite3.Connection, _: object) -> None:
