@@ -82,7 +82,8 @@ def main() -> int:
         with _RESULTS.open("a", encoding="utf-8") as file:
             file.write(json.dumps(noted | {"people": options.people, "measured": rows}) + "\n")
     told = {(row["who"], row["call"]): not row["interval"][0] <= 0.5 <= row["interval"][1] for row in rows}
-    good = told == {key: key == ("control", "create") for key in told}
+    # A read of the control may be slower as well, for whoever was just looked up: it decides nothing.
+    good = told["control", "create"] and not any(told["service", call] for call in ("create", "read"))
     print("as it should be" if good else "NOT as it should be")
     return 0 if good else 1
 
